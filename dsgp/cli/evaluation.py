@@ -14,7 +14,7 @@ from dsgp import storage
 from dsgp.addresses import without_secrets
 from dsgp.cli.holidays import ForModel
 from dsgp.cli.pictures import require_replaceable
-from dsgp.cli.reaching import Reach
+from dsgp.cli.reaching import Reach, require_model_path
 from dsgp.cli.tables import read_held_out
 from dsgp.cli.work import file_of
 from dsgp.errors import ParameterError
@@ -53,11 +53,10 @@ def evaluate(
             continue
         if path.suffix.lower() not in endings:
             raise ParameterError(f"{option} must end in {' or '.join(endings)}, got {str(path)!r}")
-        require_apart(path, [data, model])
+        require_apart(path, [data, model, _file(holidays)], option)
         require_replaceable(path, _MADE_BY, overwrite, _HEADER if option == "--out" else None)
-    fitted, X, y, numbers = _read(
-        model, data, target, further, holidays, csv_format, storage_options
-    )
+    reach = Reach.of(storage_options, [model, data, _file(holidays)])
+    fitted, X, y, numbers = _read(reach, model, data, target, further, holidays, csv_format)
     density = fitted.log_predictive_density(X, y, **numbers)
     mean = fitted.predict(X, **numbers)
     report = calibration_report(fitted, X, y, level=level, **numbers)
@@ -95,12 +94,13 @@ def calibrate(
     overwrite: bool,
 ) -> None:
     """Calibrate a saved model; `dsgp.cli.commands.calibrate` describes the options."""
-    require_apart(out, [data, model])
-    saved = Reach.of(storage_options, [model, data, out]).place(out)
+    inputs = [model, data, _file(holidays)]
+    require_model_path(out)
+    require_apart(out, inputs)
+    reach = Reach.of(storage_options, [*inputs, out])
+    saved = reach.place(out)
     storage.check_writable(saved, overwrite)
-    fitted, X, y, numbers = _read(
-        model, data, target, further, holidays, csv_format, storage_options
-    )
+    fitted, X, y, numbers = _read(reach, model, data, target, further, holidays, csv_format)
     fitted.calibrate(X, y, **numbers)
     fitted.save(saved, overwrite)
     typer.echo(
@@ -108,18 +108,20 @@ def calibrate(
     )
 
 
+def _file(holidays: tuple[str, str] | None) -> Path | None:
+    return None if holidays is None else file_of(holidays[0])
+
+
 def _read(
+    reach: Reach,
     model: Path,
     data: Path,
     target: str,
     further: Mapping[str, str | None],
     holidays: tuple[str, str] | None,
     csv_format: tuple[str, str, str],
-    storage_options: Sequence[str] | None,
 ) -> tuple[Any, Any, Any, dict[str, Any]]:
     """Return the model, and inputs, targets and further numbers of all rows."""
-    given = None if holidays is None else file_of(holidays[0])
-    reach = Reach.of(storage_options, [model, data, given])
     fitted = load(reach.place(model))
     if isinstance(fitted, (GridGP, ClassEstimator)) or not hasattr(fitted, "calibrate"):
         raise ParameterError(
@@ -130,8 +132,9 @@ def _read(
         )
     roles = {role: name for role, name in further.items() if name is not None}
     beside = [target, *roles.values()]
-    added = ForModel.of(holidays, reach, fitted)
-    table = read_held_out(fitted, reach.place(data), beside, CsvFormat(*csv_format), added)
+    form = CsvFormat(*csv_format)
+    added = ForModel.of(holidays, reach, form, fitted)
+    table = read_held_out(fitted, reach.place(data), beside, form, added)
     if not hasattr(fitted, "feature_names_in_"):
         inputs = table.drop(columns=list(dict.fromkeys(beside)))
     else:

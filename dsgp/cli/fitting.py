@@ -14,12 +14,12 @@ from dsgp import storage
 from dsgp.addresses import Place, without_secrets
 from dsgp.cli.choices import Learner, Model
 from dsgp.cli.clusters import on_cluster
-from dsgp.cli.holidays import HOLIDAY, Holidays
+from dsgp.cli.holidays import Holidays
 from dsgp.cli.messages import one_line
 from dsgp.cli.models import Estimator, estimator_of, require_own_options
-from dsgp.cli.reaching import Reach
+from dsgp.cli.reaching import Reach, require_model_path
 from dsgp.cli.tables import is_streamed, names_of, read
-from dsgp.cli.work import file_of
+from dsgp.cli.work import HOLIDAY, file_of
 from dsgp.errors import DataError, ParameterError
 from dsgp.places import require_apart
 from dsgp.rows.sources import CsvFormat, Stored
@@ -52,6 +52,7 @@ def fit(
         raise ParameterError(
             "--holiday-column, --days-before and --days-after are of --holidays; give it, too"
         )
+    require_model_path(out)
     require_apart(out, [data, file_of(given)])
     reach = Reach.of(storage_options, [data, file_of(given), out])
     source, saved = reach.place(data), reach.place(out)
@@ -68,7 +69,7 @@ def fit(
     estimator = estimator_of(model, context.params)
     added = None
     if given is not None:
-        added = _Added(Holidays.of(given, reach), *holidays[1:])
+        added = _Added(Holidays.of(given, reach, form), *holidays[1:])
     at_once = drop_missing or added is not None
     with on_cluster(scheduler, performance_report):
         if is_streamed(source) and not (at_once and source.is_file()):

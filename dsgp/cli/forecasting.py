@@ -14,7 +14,7 @@ import pandas as pd
 import typer
 
 from dsgp.addresses import name_of, without_secrets
-from dsgp.cli.holidays import Holidays, column_of_dates
+from dsgp.cli.holidays import NO_HOLIDAY, Holidays, column_of_dates
 from dsgp.cli.outputs import LEVEL, outputs_of, require_answers
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import read
@@ -24,7 +24,7 @@ from dsgp.estimators import GridGP, future_dates, load
 from dsgp.estimators.calendars import distance_of
 from dsgp.estimators.classes import ClassEstimator
 from dsgp.estimators.forecasting import DatesSeen, dates_seen
-from dsgp.places import made_aside, require_apart
+from dsgp.places import made_aside, require_apart, require_folder
 from dsgp.rows.sinks import table_writer, written_aside
 from dsgp.rows.sources import CsvFormat, numbers_of
 
@@ -57,6 +57,10 @@ def forecast(
     _require_numbers(ahead, level, quantiles, statistic)
     if history is not None and after is not None:
         raise ParameterError("--history has the last date; leave out --after")
+    if history is None and target is not None:
+        raise ParameterError("--target is a column of --history; give it, too")
+    if holidays is None and (holiday_column is not None or no_holiday != NO_HOLIDAY):
+        raise ParameterError("--holiday-column and --no-holiday are of --holidays; give it, too")
     inputs = [model, file_of(holidays), history]
     require_apart(out, inputs)
     if plot is not None:
@@ -66,8 +70,8 @@ def forecast(
         fitted = _loaded(reach, model)
         seen = dates_seen(fitted)
         observed = None
+        form = CsvFormat(*csv_format)
         if history is not None:
-            form = CsvFormat(*csv_format)
             seen, observed = _of_history(reach, history, seen, target, form)
         others = [name for name in fitted.used_columns_ if name != seen.column]
         of_holidays = None if holidays is None else _holiday_column(others, holiday_column)
@@ -76,7 +80,7 @@ def forecast(
         dates = _dates(seen, ahead, freq, after)
         table = pd.DataFrame({seen.column: dates})
         if holidays is not None and of_holidays is not None:
-            named = Holidays.of(holidays, reach)
+            named = Holidays.of(holidays, reach, form)
             table[of_holidays] = named.as_in_the_fit(dates, of_holidays, fitted, no_holiday)
         outputs = outputs_of(fitted, level, (), statistic, quantiles or ())
         predicted = table.assign(**outputs.of(table, {}))
@@ -108,6 +112,7 @@ def _require_picture(plot: Path, others: Sequence[Path | None], overwrite: bool)
     if plot.suffix.lower() not in PICTURES:
         raise ParameterError(f"--plot must end in {' or '.join(PICTURES)}, got {str(plot)!r}")
     require_apart(plot, others, "--plot")
+    require_folder(plot)
     if plot.exists() and not overwrite:
         raise ParameterError(f"{str(plot)!r} exists; choose another path, or --overwrite")
 

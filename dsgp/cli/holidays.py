@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 
 from dsgp.addresses import Place
 from dsgp.cli.reaching import Reach
-from dsgp.cli.work import file_of
+from dsgp.cli.work import HOLIDAY, file_of
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.calendars import holiday_levels, holidays_of_country
-from dsgp.rows.sources import StoredTable, read_table
+from dsgp.rows.sources import CsvFormat, StoredTable, read_table
 
-DATE, HOLIDAY = "date", "holiday"
+DATE = "date"
 # What all other days are called.
 NO_HOLIDAY = "none"
+_USUAL = CsvFormat()
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,10 @@ class Holidays:
     named: str | Mapping[str, Any]
 
     @classmethod
-    def of(cls, text: str, reach: Reach) -> Holidays:
-        """Read what ``--holidays`` says."""
+    def of(cls, text: str, reach: Reach, form: CsvFormat) -> Holidays:
+        """Read what ``--holidays`` says; a CSV file has the format of DATA, or the usual one."""
         file = file_of(text)
-        return cls(text if file is None else read_holidays(reach.place(file)))
+        return cls(text if file is None else read_holidays(reach.place(file), form))
 
     def levels(
         self, dates: Any, before: int, after: int, other: str = NO_HOLIDAY
@@ -122,7 +123,9 @@ class ForModel:
     dates: str
 
     @classmethod
-    def of(cls, given: tuple[str, str] | None, reach: Reach, model: Any) -> ForModel | None:
+    def of(
+        cls, given: tuple[str, str] | None, reach: Reach, form: CsvFormat, model: Any
+    ) -> ForModel | None:
         """Return what ``--holidays`` and ``--holiday-column`` say; None where they are not given.
 
         Raises
@@ -146,7 +149,7 @@ class ForModel:
                 "--holidays needs a model with one column of dates, and this one has "
                 f"{_some(dates)}: write a column of holidays (dsgp.holiday_levels) into the table"
             )
-        return cls(Holidays.of(text, reach), column, dates[0])
+        return cls(Holidays.of(text, reach, form), column, dates[0])
 
     def stored(self, names: Sequence[str]) -> list[str]:
         """Return those of the names that a table has to have."""
@@ -154,6 +157,13 @@ class ForModel:
 
     def to(self, table: pd.DataFrame, model: Any) -> pd.DataFrame:
         """Return rows with the column."""
+        gaps = table[self.dates].isna().to_numpy()
+        if gaps.any():
+            row = int(gaps.argmax())
+            raise DataError(
+                f"--holidays: column {self.dates!r} is missing in row {row} (counted from 0); fill "
+                "it, or leave the row out"
+            )
         dates = column_of_dates("DATA", table[self.dates])
         named = self.holidays.as_in_the_fit(dates, self.column, model, NO_HOLIDAY)
         return table.assign(**{self.column: named})
@@ -162,7 +172,18 @@ class ForModel:
 def require_inputs(
     stored: StoredTable, names: Sequence[str], model: Any, added: ForModel | None
 ) -> None:
-    """Raise ``DataError`` if a table lacks columns, with a hint where --holidays would add one."""
+    """Raise ``DataError`` if a table lacks columns, with a hint where --holidays would add one.
+
+    Raises
+    ------
+    ParameterError
+        If the table has the column that --holidays would add.
+    """
+    if added is not None and added.column in stored.names:
+        raise ParameterError(
+            f"--holidays adds the column {added.column!r}, which DATA has: leave --holidays out to "
+            "use it as it is, or take it out of DATA"
+        )
     try:
         stored.require(names)
     except DataError as error:
@@ -181,9 +202,9 @@ def _some(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown or "none"
 
 
-def read_holidays(place: Place) -> dict[str, list[Any]]:
+def read_holidays(place: Place, form: CsvFormat = _USUAL) -> dict[str, list[Any]]:
     """Return dates by the name of their holiday, of a table with the columns date and holiday."""
-    table = read_table(place, [DATE, HOLIDAY])
+    table = _read(place, form)
     for name in (DATE, HOLIDAY):
         absent = table[name].isna() | (table[name].astype(str).str.strip() == "")
         if absent.any():
@@ -194,6 +215,15 @@ def read_holidays(place: Place) -> dict[str, list[Any]]:
     dates = column_of_dates(str(place), table[DATE])
     names = table[HOLIDAY].astype(str).str.strip()
     return {str(name): list(on) for name, on in dates.groupby(names)}
+
+
+def _read(place: Place, form: CsvFormat) -> pd.DataFrame:
+    try:
+        return read_table(place, [DATE, HOLIDAY], **asdict(form))
+    except DataError:
+        with suppress(DataError):  # not in the format of DATA
+            return read_table(place, [DATE, HOLIDAY])
+        raise
 
 
 def column_of_dates(file: str, column: pd.Series) -> pd.Series:
@@ -210,9 +240,10 @@ def column_of_dates(file: str, column: pd.Series) -> pd.Series:
     try:
         dates = pd.to_datetime(column, format="ISO8601" if is_text else None)
     except (ValueError, TypeError) as error:
+        reason = str(error).partition(". You might want")[0]  # advice on arguments of pandas
         raise DataError(
             f"{file!r}: column {column.name!r} holds values that are no dates such as 2024-12-31: "
-            f"{error}"
+            f"{reason}; write all of them like that"
         ) from error
     if dates.isna().any():
         row = int(dates.isna().to_numpy().argmax()) + 1

@@ -12,6 +12,7 @@ import pandas as pd
 from dsgp.errors import ParameterError
 from dsgp.estimators.classes import ClassEstimator, model_of_terms
 from dsgp.estimators.explaining import Explanation
+from dsgp.estimators.framed import names_of_quantiles
 from dsgp.estimators.response import ResponseEstimator
 from dsgp.estimators.spline import SmoothingSpline
 from dsgp.likelihoods import Likelihood, Ordered
@@ -36,6 +37,13 @@ class Outputs:
 
     names: tuple[str, ...]
     predict: Callable[[pd.DataFrame, Further], Iterable[Any]]
+
+    def __post_init__(self) -> None:
+        if twice := sorted({name for name in self.names if self.names.count(name) > 1}):
+            raise ParameterError(
+                f"two columns of the output would be named {', '.join(map(repr, twice))}: rename "
+                "the classes or the columns of the model, and fit it again"
+            )
 
     def of(self, X: pd.DataFrame, further: Further) -> dict[str, Any]:
         """Predict some rows."""
@@ -108,7 +116,7 @@ def _with_quantiles(model: Any, outputs: Outputs, quantiles: Sequence[float]) ->
         yield from outputs.predict(X, further)
         yield from model.predict_quantiles(X, probabilities, include_noise=True, **further).T
 
-    return Outputs((*outputs.names, *(f"quantile_{p:g}" for p in probabilities)), predict)
+    return Outputs((*outputs.names, *names_of_quantiles(probabilities)), predict)
 
 
 def _of_numbers(model: Any, level: float, statistic: str) -> Outputs:

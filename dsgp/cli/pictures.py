@@ -12,7 +12,7 @@ from dsgp.cli.reaching import Reach
 from dsgp.errors import ParameterError, StorageError
 from dsgp.estimators import GridGP, load
 from dsgp.estimators.classes import ClassEstimator
-from dsgp.places import made_aside, require_apart
+from dsgp.places import made_aside, require_apart, require_folder
 
 
 def plot(
@@ -68,8 +68,9 @@ def require_replaceable(path: Path, mark: str, overwrite: bool, content: str | N
     """Raise ``StorageError`` if something is there, unless it is ours and may be overwritten.
 
     ``mark`` is what the command that writes it is called; it is in the files, unless these are
-    known by other ``content``.
+    known by other ``content``. It is an error, too, if there is no folder to write to.
     """
+    require_folder(path)
     if not path.exists():
         return
     ours = path.is_file() and (content or mark).encode() in path.read_bytes()

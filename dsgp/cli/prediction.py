@@ -127,7 +127,7 @@ def _row_by_row(
                 f"{str(model)!r} is a model of a grid, not of a table; smooth a field with its "
                 "hyperparameters: dsgp smooth --model"
             )
-        columns = replace(columns, added=ForModel.of(holidays, reach, fitted))
+        columns = replace(columns, added=ForModel.of(holidays, reach, form, fitted))
         outputs = asked(fitted)
         for name in columns.kept:
             if name in outputs.names:

@@ -55,6 +55,25 @@ class Reach:
         return place_of(path, self.options if address_of(path) else None)
 
 
+def require_model_path(path: Path, option: str = "--out") -> None:
+    """Raise ``ParameterError`` if a path of a model to be saved has another extension than .zarr.
+
+    Examples
+    --------
+    >>> from dsgp.cli.reaching import require_model_path
+    >>> require_model_path(Path("price.zarr"))
+    >>> require_model_path(Path("price.zar"))
+    Traceback (most recent call last):
+        ...
+    dsgp.errors.ParameterError: --out must end in .zarr or have no extension, as a model is ...
+    """
+    if path.suffix.lower() not in ("", ".zarr"):
+        raise ParameterError(
+            f"{option} must end in .zarr or have no extension, as a model is saved as a folder, a "
+            f"zarr store, got {str(path)!r}"
+        )
+
+
 def _value(text: str) -> Any:
     try:
         return json.loads(text)

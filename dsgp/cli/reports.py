@@ -59,11 +59,13 @@ def report(
     options: dict[str, Any] = {"title": title, "level": level}
     if isinstance(fitted, GridGP):
         if holidays is not None:
-            raise ParameterError("--holidays is of models of tables, and the model is a GridGP")
+            raise ParameterError(
+                "--holidays is of models of tables, and the model is a GridGP; leave it out"
+            )
         _report_field(writing, fitted, out, place, target, roles, options)
     else:
         form = CsvFormat(*csv_format)
-        added = ForModel.of(holidays, reach, fitted)
+        added = ForModel.of(holidays, reach, form, fitted)
         _report_table(writing, fitted, out, place, target, further, form, added, options)
     typer.echo(f"report saved in {out}")
 

@@ -20,7 +20,7 @@ from dsgp.cli.clusters import on_cluster
 from dsgp.cli.field_models import field_model_of
 from dsgp.cli.messages import one_line
 from dsgp.cli.pictures import require_replaceable
-from dsgp.cli.reaching import Reach
+from dsgp.cli.reaching import Reach, require_model_path
 from dsgp.cli.reports import writing_of_pages
 from dsgp.cli.sources import expanded, opened
 from dsgp.cli.writing import command_line, type_of, write
@@ -150,6 +150,7 @@ def _places(
     fields.check_place(result, overwrite)
     if save_model is None:
         return _Places(paths, result, None)
+    require_model_path(save_model, "--save-model")
     saved = reach.place(save_model)
     require_apart(saved, [*paths, model], "--save-model")
     if result == saved or (

@@ -12,7 +12,7 @@ from dsgp import memory
 from dsgp.addresses import Place, exists, is_remote
 from dsgp.cli.holidays import ForModel, require_inputs
 from dsgp.errors import DataError
-from dsgp.rows.sources import CsvFormat, open_table, read_table
+from dsgp.rows.sources import CsvFormat, StoredTable, open_table, read_table
 
 # A file of so many bytes is read block by block, as tables of several parts always are.
 LARGE_FILE = 2**28
@@ -64,6 +64,32 @@ def read_held_out(
         names = names if added is None else added.stored(names)
     else:
         names = [name for name in stored.names if name not in beside]
+    return _at_once(stored, names, beside, model, added, f"the held-out rows of {str(place)!r}")
+
+
+def read_further(
+    model: Any, place: Place, beside: Sequence[str], form: CsvFormat, added: ForModel
+) -> pd.DataFrame:
+    """Read further rows for a model into memory, with a column of holidays that they lack.
+
+    Parameters and errors are those of ``read_held_out``. Columns that the fit had and did not use
+    are read where they are there: an update checks that they still do not vary.
+    """
+    stored = open_table(place, form)
+    fitted = added.stored(list(model.feature_names_in_))
+    names = [name for name in fitted if name in (*model.used_columns_, *stored.names)]
+    return _at_once(stored, names, beside, model, added, f"the rows of {str(place)!r}")
+
+
+def _at_once(
+    stored: StoredTable,
+    names: Sequence[str],
+    beside: Sequence[str],
+    model: Any,
+    added: ForModel | None,
+    what: str,
+) -> pd.DataFrame:
+    """Read inputs, and what is beside them, of all rows."""
     wanted = list(dict.fromkeys([*names, *beside]))
     require_inputs(stored, wanted, model, added)
     blocks, n_bytes, n_rows = [], 0, 0
@@ -74,7 +100,7 @@ def read_held_out(
         n_rows += len(table)
         in_all = n_bytes * max((stored.n_rows or 0) / max(n_rows, 1), 1.0)
         memory.require(
-            f"the held-out rows of {str(place)!r}",
+            what,
             2 * in_all - n_bytes,  # those that are still to be read, and all once more when joined
             "take a part of them, such as one file of a folder",
         )

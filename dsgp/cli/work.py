@@ -9,7 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 from dsgp.addresses import address_of, local_path, require_there
-from dsgp.errors import DataError, StorageError
+from dsgp.errors import DataError, ParameterError, StorageError
+
+# Column of holidays, in a file of them too.
+HOLIDAY = "holiday"
 
 
 def file_of(holidays: str | None) -> Path | None:
@@ -20,6 +23,19 @@ def file_of(holidays: str | None) -> Path | None:
     # An address has a slash, and a country neither that nor an extension.
     is_file = bool(path.suffix) or len(path.parts) > 1 or path.is_file()
     return path if is_file else None
+
+
+def holidays_given(text: str | None, column: str) -> tuple[str, str] | None:
+    """Return what ``--holidays`` and ``--holiday-column`` say; None where there are no holidays.
+
+    Raises
+    ------
+    ParameterError
+        If there is a column and are no holidays.
+    """
+    if text is None and column != HOLIDAY:
+        raise ParameterError("--holiday-column is of --holidays; give it, too")
+    return None if text is None else (text, column)
 
 
 def work_of(

@@ -68,14 +68,15 @@ def future_dates(dates: Any, periods: int, freq: Any = None) -> pd.DatetimeIndex
     known = _days(dates, "dates", whole=False)
     step = distance_of(known) if freq is None else _offset(freq)
     last = known.max()
+    too_late = ParameterError(
+        f"{periods} dates after {last} at the distance {freq or step.freqstr} end beyond the dates "
+        "that pandas and Python can hold; pass fewer periods"
+    )
     try:
         # One more, as the last date itself is the first one where it is of the frequency.
         index = _range(last, periods + 1, step)
     except (ValueError, OverflowError) as error:  # OutOfBoundsDatetime is a ValueError
-        raise ParameterError(
-            f"{periods} dates after {last} at the distance {freq or step} end beyond the dates "
-            "that pandas can hold; pass fewer periods"
-        ) from error
+        raise too_late from error
     if not step.is_on_offset(last):
         warnings.warn(
             f"the last date, {last:%A %Y-%m-%d}, is not one of the frequency {step.freqstr!r}, "
@@ -87,6 +88,8 @@ def future_dates(dates: Any, periods: int, freq: Any = None) -> pd.DatetimeIndex
     later = index[index > last][:periods]
     if not len(later):
         raise ParameterError(f"freq must lead to later dates, got {freq!r}")
+    if later[-1].year > datetime.MAXYEAR:
+        raise too_late
     return later
 
 
@@ -162,7 +165,7 @@ def holiday_levels(
     holidays : mapping, or str
         Dates by the name of their holiday (``{"Easter": ["2023-04-09", "2024-03-31"]}``), or the
         other way round (``{"2023-04-09": "Easter"}``). Text is a country, such as ``"US"``, whose
-        holidays the package ``holidays`` knows.
+        holidays the package ``holidays`` knows; their names are in the country's own language.
     before, after : int
         Number of days before and after each holiday that have their own effects, called
         ``"Easter -1"``, ``"Easter +1"``, …
@@ -177,7 +180,8 @@ def holiday_levels(
     Warns
     -----
     DataWarning
-        If ``dates`` go on for longer than the dates of a holiday that a mapping has in every year.
+        If ``dates`` go on for longer than the dates of a holiday that a mapping has in every year,
+        or begin a year or more before all dates of the mapping.
 
     Raises
     ------
@@ -204,7 +208,7 @@ def holiday_levels(
         named = holidays_of_country(holidays, days)
     else:
         named = _by_name(holidays)
-        _warn_of_an_end(named, days.max(), other)
+        _warn_of_ends(named, days, other)
     out = np.full(len(days), other, dtype=object)
     taken = np.zeros(len(days), dtype=bool)
     steps = sorted(range(-before, after + 1), key=lambda step: (abs(step), step))
@@ -216,20 +220,33 @@ def holiday_levels(
     return out
 
 
-def _warn_of_an_end(named: Mapping[str, pd.DatetimeIndex], last: Any, other: str) -> None:
-    """Warn of holidays that come every year as far as they are listed, and then no more."""
-    ended = []
+def _warn_of_ends(
+    named: Mapping[str, pd.DatetimeIndex], days: pd.DatetimeIndex, other: str
+) -> None:
+    """Warn of holidays that come every year as far as they are listed, and not in all years."""
+    yearly, ended, year = False, [], pd.DateOffset(years=1)
     for name, on in named.items():
         years = on.year.unique()
-        yearly = len(years) > 1 and len(years) == years.max() - years.min() + 1
-        if yearly and on.max() + pd.DateOffset(years=1) <= last:
+        if len(years) == 1 or len(years) != years.max() - years.min() + 1:
+            continue
+        yearly = True
+        if on.max() + year <= days.max():
             ended.append(f"{name!r} ({on.max():%Y-%m-%d})")
     if ended:
-        names = ", ".join(ended[:3]) + (f" and {len(ended) - 3} others" if len(ended) > 3 else "")
+        names = ", ".join(ended[:3]) + (f" and {len(ended) - 3} more" if len(ended) > 3 else "")
         warnings.warn(
-            f"holidays: the list ends before the dates do, which reach {last:%Y-%m-%d}: {names} "
-            f"came every year until then, and days later than that count as {other!r}; add the "
-            "dates to come",
+            f"holidays: the list ends before the dates do, which reach {days.max():%Y-%m-%d}: "
+            f"{names} came every year until then, and days later than that count as {other!r}; add "
+            "the dates to come",
+            DataWarning,
+            stacklevel=3,
+        )
+    # A single one may be new; before the first of all of them there is no list.
+    if yearly and days.min() + year <= (first := min(on.min() for on in named.values())):
+        warnings.warn(
+            f"holidays: the list begins after the dates do, which start on {days.min():%Y-%m-%d}: "
+            f"its first date is {first:%Y-%m-%d}, and days before that count as {other!r}; add "
+            "earlier dates",
             DataWarning,
             stacklevel=3,
         )
@@ -282,6 +299,29 @@ def holidays_of_country(country: str, days: pd.DatetimeIndex) -> dict[str, pd.Da
     # Neighbours of a holiday may lie in another year.
     years = range(int(days.year.min()) - 1, int(days.year.max()) + 2)
     try:
-        return _by_name(dict(package.country_holidays(country, years=years)))
+        # In the country's own language: without one, names depend on the locale of the machine.
+        language = package.country_holidays(country).default_language
+        found = package.country_holidays(country, years=years, language=language)
     except NotImplementedError as error:
-        raise ParameterError(f"the package holidays has no country {country!r}") from error
+        raise ParameterError(
+            f"the package holidays has no country {country!r}; pass a code of ISO 3166 in capitals "
+            "such as US or DE, or dates with the names of their holidays"
+        ) from error
+    named: dict[str, list[Any]] = {}
+    for date in found:
+        for name in found.get_list(date):  # each of those that fall on one date
+            named.setdefault(_as_of_known_dates(name, found), []).append(date)
+    # Sorted: of two on one date the first wins, whatever the years.
+    return _by_name(dict(sorted(named.items())))
+
+
+def _as_of_known_dates(name: str, found: Any) -> str:
+    """Name a holiday whose date is estimated, such as Eid in years to come, as in other years."""
+    for label, plain in (
+        ("observed_estimated_label", getattr(found, "observed_label", "%s")),
+        ("estimated_label", "%s"),
+    ):
+        _, _, ending = str(getattr(found, label, "")).partition("%s")
+        if ending and name.endswith(ending):
+            return plain.replace("%s", name.removesuffix(ending))
+    return name

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dsgp.dates import dates_of_days
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.calendars import distance_of
 from dsgp.estimators.spline import SmoothingSpline
 from dsgp.terms import Floats
-
-_SECONDS_PER_DAY = 86_400
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def dates_seen(model: Any) -> DatesSeen:
     days = _days_seen(model, column)
     if days is None:
         return DatesSeen(column, zone, last=_local(_last_of_bins(model, column), zone))
-    dates = pd.to_datetime(np.round(days * _SECONDS_PER_DAY * 1e3), unit="ms")
+    dates = pd.DatetimeIndex(dates_of_days(days))
     try:
         step = distance_of(dates) if len(dates) > 1 else None
     except DataError:
@@ -108,7 +107,7 @@ def _is_whole(value: Any, column: str) -> bool:
 def _local(days: float | None, zone: str | None) -> Any:
     if days is None:
         return None
-    date = pd.Timestamp(round(days * _SECONDS_PER_DAY * 1e3), unit="ms")
+    date = pd.Timestamp(dates_of_days([days])[0])
     if zone is None:
         return date
     # An hour that occurs twice is the later one.

@@ -27,8 +27,12 @@ def interval_of(X: Any, ends: Any, as_frame: bool) -> Any:
 
 def quantiles_of(X: Any, probabilities: Sequence[float], columns: Any, as_frame: bool) -> Any:
     """Return quantiles, (n_rows, n_probabilities), as they are or as a table like X."""
-    names = [f"quantile_{p:g}" for p in probabilities]
-    return frame_like(X, names, columns) if as_frame else columns
+    return frame_like(X, names_of_quantiles(probabilities), columns) if as_frame else columns
+
+
+def names_of_quantiles(probabilities: Sequence[float]) -> list[str]:
+    """Name the column of each quantile: by all digits, so that near ones differ."""
+    return [f"quantile_{float(p)}" for p in probabilities]
 
 
 class ComponentAnswer:

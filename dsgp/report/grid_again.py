@@ -44,17 +44,20 @@ def again_of_grid(model: GridGP) -> Again:
     extra = "".join(f", {word}={word}" for word in given)
     lines = [f'da = xr.open_dataset("field.nc")[{variable!r}]  # the field of the fit']
     if given:
-        lines.append(f"# The {' and the '.join(given)} of the fit are to be given again.")
+        are = "is" if len(given) == 1 else "are"
+        lines.append(f"# The {' and the '.join(given)} of the fit {are} to be given again.")
     lines += ["# From the beginning:", f"model = {call}", f"model.fit(da{extra})", ""]
     lines += [*_known(model), f"model.fit(da{extra})", ""] if model.learner is not None else []
-    quoted = shlex.quote(" ".join(variable.split()))
+    options = ["--variable", shlex.quote(" ".join(variable.split()))]
+    options += ["--domain", "all"] if field.domain is None else []  # not the default there
+    options += [] if model.transform_ is None else ["--transform", model.transform_.name]
     lines += [
         "# A saved model holds the field:",
         'model = dsgp.load("model.zarr")',
         "posterior = model.posterior()",
         "",
-        "# From the command line:",
-        f"#   dsgp smooth field.nc --variable {quoted} --out smooth.zarr --save-model model.zarr",
+        "# From the command line, with further options for other parameters that are not defaults:",
+        f"#   dsgp smooth field.nc {' '.join(options)} --out smooth.zarr --save-model model.zarr",
         "#   dsgp report model.zarr -o report.html",
         "",
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dsgp.estimators.grid import GridGP
@@ -41,7 +43,17 @@ def cautions_of_grid(
                 "steps between neighbouring cells, or grain, that are no feature of the field."
             )
         )
-    said += _of_lengths(model)
+    if left is not None and math.isnan(left.explained) and model.learner is not None:
+        said.append(
+            Caution(
+                "All observed cells have the same value: lengthscales and noise could not be "
+                "learned, and standard deviations have no meaning. Give kernels, noise_variance "
+                "and learner=None.",
+                True,
+            )
+        )
+    else:
+        said += _of_lengths(model)
     if counts.shares is not None and (n_none := int(np.count_nonzero(counts.shares == 0))):
         said.append(
             Caution(

@@ -246,12 +246,11 @@ def _noise_of(model: GridGP) -> float:
 
 def _along(kernel: Any, axis: GridAxis) -> str:
     """Write the lengthscale of a kernel, in the unit of the coordinate and in steps."""
-    if kernel.lengthscale is None:  # of a dim with one cell
+    if len(axis) == 1:  # nothing depends on it
         return "–"
     length = float(kernel.lengthscale)
-    facts = _with_unit(length, axis)
-    if len(axis) > 1:
-        facts += f" = {number(length / float(np.median(np.diff(axis.points))), 2)} steps"
+    steps = number(length / float(np.median(np.diff(axis.points))), 2)
+    facts = f"{_with_unit(length, axis)} = {steps} steps"
     kind = type(kernel).__name__
     if isinstance(kernel, Periodic):
         kind += f", period {_with_unit(float(kernel.period), axis)}"

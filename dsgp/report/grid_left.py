@@ -22,7 +22,7 @@ class Left:
     Attributes
     ----------
     explained : float
-        Share of the variance of the observed cells.
+        Share of the variance of the observed cells; NaN if all have one value.
     n_far : int
         Cells far from the posterior mean, in standard deviations of the noise.
     limit : float
@@ -51,7 +51,7 @@ def left_of(model: GridGP, view: GridView) -> Left | None:
     notes = of_skewed_field(left, field) if model.transform_ is None else []
     values = field.values[seen]
     spread = float(np.sum((values - values.mean()) ** 2))
-    explained = 1 - float(np.sum(left**2)) / spread if spread > 0 else float("nan")
+    explained = 1 - float(np.sum(left**2)) / spread if np.ptp(values) > 0 else float("nan")
     far = np.abs(left) / np.sqrt(np.where(seen, inner.noise, 1.0))
     place = np.unravel_index(int(far.argmax()), far.shape)
     names = []

@@ -79,6 +79,7 @@ def series_of(
         room = len(series.y) - series.window - series.horizon
         n = min(QUICK_ORIGINS, room // series.step + 1)
         series = Design(origins=n).applied_to(series)
+    series.require_unit()
     return series
 
 

@@ -104,6 +104,19 @@ class Series:
         last = len(self.y) - self.horizon
         return [last - k * self.step for k in range(self.n_origins)][::-1]
 
+    def require_unit(self) -> None:
+        """Raise ``DataError`` where differences of seasons are 0, by which MASE is measured."""
+        for origin in self.origins():
+            seen = self.y[origin - self.window : origin]
+            if (seen[self.season :] == seen[: -self.season]).all():
+                dates = self.frame["date"].iloc[[origin - self.window, origin - 1]]
+                raise DataError(
+                    f"all values from {dates.iloc[0]} to {dates.iloc[1]} repeat those of "
+                    f"{self.season} steps before, so that errors have no unit and the naive "
+                    "forecast no uncertainty; pass a longer --window, another --season, or fewer "
+                    "--origins"
+                )
+
 
 @dataclass(frozen=True)
 class Design:

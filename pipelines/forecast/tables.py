@@ -8,6 +8,7 @@ import pandas as pd
 
 from dsgp import holiday_levels
 from dsgp.cli.holidays import column_of_dates, read_holidays
+from dsgp.cli.work import file_of
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.calendars import distance_of
 from dsgp.rows.sources import numbers_of, read_table
@@ -77,9 +78,8 @@ class Table:
             season = SEASONS[step.freqstr]
         frame = pd.DataFrame({"date": dates})
         if self.holidays is not None:
-            days: Any = self.holidays
-            if Path(self.holidays).suffix:
-                days = read_holidays(Path(self.holidays))
+            file = file_of(self.holidays)
+            days: Any = self.holidays if file is None else read_holidays(file)
             try:
                 frame["holiday"] = holiday_levels(dates, days, before=self.before, after=self.after)
             except ImportError as error:

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import dsgp
 from dsgp import (
@@ -13,16 +12,9 @@ from dsgp import (
     Linear,
     calibration_report,
 )
-from dsgp.cli import app
 from dsgp.errors import DataError, MemoryLimitError, ParameterError, StorageError
 from dsgp.rows.sources.parts import ParquetPart
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+from tests.cli.commands import run
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +126,12 @@ def _short_of(n_bytes):
 def test_calibrate_saves_a_model_that_predict_uses(folder):
     calibrated, predictions = folder / "calibrated.zarr", folder / "p.csv"
     new = ["--target", "y", "--out", calibrated]
-    result = run("calibrate", folder / "m.zarr", folder / "new.csv", *new)
+    given = ["calibrate", folder / "m.zarr", folder / "new.csv"]
+    result = run(*given, *new)
     assert "calibrated by 100 rows" in result.output
+    # An option of an address that only the result has.
+    run(*given[:3], "--target", "y", "--out", "memory://c/m.zarr", "--storage-option", "anon=true")
+    assert dsgp.load("memory://c/m.zarr").n_calibrated_ == 100
     run(
         "predict", calibrated, folder / "rest.csv", "--out", predictions,
         "--quantile", 0.1, "--quantile", 0.5,

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from dsgp import (
     AdditiveGPRegressor,
@@ -11,19 +10,15 @@ from dsgp import (
     Linear,
     Smooth,
     SmoothingSpline,
-    cli,
     holiday_levels,
 )
 from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.kernels import Matern12, Periodic
+from tests.cli.commands import invoke
 
 DAYS = pd.date_range("2021-06-01", "2022-11-30")
 CHRISTMAS = {"Christmas": ["2020-12-25", "2021-12-25"]}
 TREND = Smooth("day", kernel=Matern12(lengthscale=200.0, variance=1.0))
-
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
 
 
 def fitted(X, *terms, bins=None):
@@ -46,7 +41,7 @@ def made(tmp_path):
 def test_the_dates_that_follow_as_predict_has_them(made):
     folder, model = made
     arguments = ["forecast", folder / "m.zarr", "--ahead", 40, "--out", folder / "a.csv"]
-    result = run(*arguments, "--level", 0.8, "--statistic", "median", "--quantile", 0.1)
+    result = invoke(*arguments, "--level", 0.8, "--statistic", "median", "--quantile", 0.1)
     assert result.exit_code == 0, result.output
     table = pd.read_csv(folder / "a.csv", parse_dates=["day"])
     assert list(table) == ["day", "median", "std", "lower", "upper", "quantile_0.1"]
@@ -71,7 +66,7 @@ def test_a_spline_of_dates_is_predicted_and_forecast_as_calibrated(tmp_path):
         ("forecast", "--ahead", 5, "--statistic", "median"),
     ):
         out = tmp_path / f"{name}.csv"
-        result = run(name, tmp_path / "m.zarr", *options, "--quantile", 0.5, "--out", out)
+        result = invoke(name, tmp_path / "m.zarr", *options, "--quantile", 0.5, "--out", out)
         assert result.exit_code == 0, result.output
         found = pd.read_csv(out)
         assert list(found.columns[-5:]) == ["median", "std", "lower", "upper", "quantile_0.5"]
@@ -91,15 +86,15 @@ def test_other_dates_by_options_and_a_history(made):
         (["--freq", "7D"], "2022-12-14"),
         (["--history", folder / "rows.csv"], "2022-12-02"),
     ):
-        assert run(*arguments, *options).exit_code == 0
+        assert invoke(*arguments, *options).exit_code == 0
         assert str(pd.read_parquet(folder / "a.parquet")["day"].iloc[1].date()) == expected
     assert "leave out --after" in str(
-        run(*arguments, "--history", folder / "rows.csv", "--after", "2023-01-01").exception
+        invoke(*arguments, "--history", folder / "rows.csv", "--after", "2023-01-01").exception
     )
     with pytest.warns(DataWarning, match="not one of the frequency 'W-SUN'"):
-        run(*arguments, "--freq", "W")
+        invoke(*arguments, "--freq", "W")
     with pytest.warns(DataWarning, match="longer than the series"):
-        run("forecast", folder / "m.zarr", "--ahead", 600, "--out", folder / "b.csv")
+        invoke("forecast", folder / "m.zarr", "--ahead", 600, "--out", folder / "b.csv")
 
 
 def test_a_picture_with_what_was_observed(made):
@@ -107,10 +102,14 @@ def test_a_picture_with_what_was_observed(made):
     arguments = ["forecast", folder / "m.zarr", "--ahead", 30, "--overwrite"]
     arguments += ["--out", folder / "a.csv", "--plot"]
     history = ["--history", folder / "rows.csv", "--target", "y"]
-    assert run(*arguments, folder / "a.png", *history).exit_code == 0
+    assert invoke(*arguments, folder / "a.png", *history).exit_code == 0
     assert (folder / "a.png").read_bytes().startswith(b"\x89PNG")
-    refused = run(*arguments, folder / "a.txt")
+    refused = invoke(*arguments, folder / "a.txt")
     assert "--plot must end in" in str(refused.exception)
+    (folder / "a.csv").unlink()
+    refused = invoke(*arguments, folder / "none" / "a.png")
+    assert "there is no folder" in str(refused.exception)
+    assert not (folder / "a.csv").exists()  # said before anything is written
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
@@ -125,7 +124,7 @@ def test_holidays_to_come_are_named_as_in_the_fit(tmp_path, zone):
     file = tmp_path / "holidays.csv"
     pd.DataFrame({"date": ["2022-12-25"], "holiday": "Christmas"}).to_csv(file, index=False)
     arguments = ["forecast", tmp_path / "m.zarr", "--ahead", 30, "--out", tmp_path / "a.parquet"]
-    result = run(*arguments, "--holidays", file)
+    result = invoke(*arguments, "--holidays", file)
     assert result.exit_code == 0, result.output
     table = pd.read_parquet(tmp_path / "a.parquet")
     expected = pd.DataFrame({"day": ahead})
@@ -139,13 +138,13 @@ def test_holidays_to_come_are_named_as_in_the_fit(tmp_path, zone):
         (["--holidays", file, "--holiday-column", "h"], "no column 'h'"),
     ):
         with pytest.raises(ParameterError, match=message):
-            raise run(*arguments, "--overwrite", *options).exception
+            raise invoke(*arguments, "--overwrite", *options).exception
     pd.DataFrame({"date": ["2022-12-25"], "holiday": "Noel"}).to_csv(file, index=False)
     with pytest.raises(ParameterError, match="none of its holidays, 'Noel', is a level"):
-        raise run(*arguments, "--overwrite", "--holidays", file).exception
+        raise invoke(*arguments, "--overwrite", "--holidays", file).exception
     pd.DataFrame({"date": ["2022-12-25"], "holiday": ""}).to_csv(file, index=False)
     with pytest.raises(DataError, match="row 1 has no holiday"):
-        raise run(*arguments, "--overwrite", "--holidays", file).exception
+        raise invoke(*arguments, "--overwrite", "--holidays", file).exception
 
 
 def test_what_a_date_does_not_say_is_named(tmp_path):
@@ -166,8 +165,21 @@ def test_what_a_date_does_not_say_is_named(tmp_path):
         model, _ = fitted(X, *terms)
         model.save(tmp_path / "m.zarr", True)
         with pytest.raises(ParameterError, match=message):
-            raise run(*arguments).exception
+            raise invoke(*arguments).exception
         assert not (tmp_path / "a.csv").exists()
+
+
+def test_options_that_would_change_nothing_are_refused(made):
+    folder, _ = made
+    arguments = ["forecast", folder / "m.zarr", "--ahead", 3, "--out", folder / "a.csv"]
+    for options, message in (
+        (["--target", "y"], "--target is a column of --history"),
+        (["--no-holiday", "no"], "--no-holiday are of --holidays; give it, too"),
+        (["--holiday-column", "h"], "--no-holiday are of --holidays; give it, too"),
+        (["--ahead", 10**8], "end beyond the dates that pandas and Python can hold"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            raise invoke(*arguments, *options).exception
 
 
 def test_of_dates_in_bins_the_last_one_is_kept_and_not_their_distance(tmp_path):
@@ -175,6 +187,18 @@ def test_of_dates_in_bins_the_last_one_is_kept_and_not_their_distance(tmp_path):
     model.save(tmp_path / "m.zarr")
     arguments = ["forecast", tmp_path / "m.zarr", "--ahead", 3, "--out", tmp_path / "a.csv"]
     with pytest.raises(ParameterError, match="--freq"):
-        raise run(*arguments).exception
-    assert run(*arguments, "--freq", "D").exit_code == 0
+        raise invoke(*arguments).exception
+    assert invoke(*arguments, "--freq", "D").exit_code == 0
     assert pd.read_csv(tmp_path / "a.csv")["day"].tolist()[0] == "2022-12-01"
+
+
+def test_years_far_from_ours(tmp_path):
+    years = pd.to_datetime([f"{year}-12-31" for year in range(1650, 1720)])
+    model, _ = fitted(pd.DataFrame({"day": years}), TREND)
+    model.save(tmp_path / "m.zarr")
+    arguments = ["forecast", tmp_path / "m.zarr", "--ahead", 2, "--out", tmp_path / "a.csv"]
+    assert invoke(*arguments).exit_code == 0
+    assert pd.read_csv(tmp_path / "a.csv")["day"].tolist() == ["1720-12-31", "1721-12-31"]
+    # A date is the same day beside others that nanoseconds cannot hold.
+    days = pd.DataFrame({"day": pd.to_datetime(["1650-06-01 00:00", "1719-12-31 06:00"])})
+    np.testing.assert_array_equal(model.predict(days)[1:], model.predict(days[1:]))

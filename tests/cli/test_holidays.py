@@ -1,25 +1,17 @@
 """``--holidays`` of the commands: a column of holidays that tables lack."""
 
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import dsgp
 from dsgp import holiday_levels
-from dsgp.cli import app
 from dsgp.cli.work import file_of
 from dsgp.errors import DataError, ParameterError
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+from tests.cli.commands import run
+from tests.estimators.country import package_of
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +61,50 @@ def test_fit_adds_holidays_and_so_do_the_other_commands(shop):
         run("predict", folder / "m.zarr", folder / "sales.csv", "--out", folder / "none.csv")
 
 
+def test_an_update_adds_holidays(shop):
+    folder, table = shop
+    days = {"day": pd.date_range("2023-01-01", periods=200), "price": 1.5, "y": 1.5}
+    table = pd.DataFrame(days)
+    table.to_csv(folder / "more.csv", index=False)
+    update = ["update", folder / "m.zarr", folder / "more.csv", "--target", "y"]
+    with pytest.raises(DataError, match=r"no column 'holiday'.* pass the same --holidays here"):
+        run(*update, "--out", folder / "m2.zarr")
+    run(*update, "--out", folder / "m2.zarr", "--holidays", folder / "holidays.csv")
+    named = pd.read_csv(folder / "holidays.csv").groupby("holiday")["date"].apply(list)
+    table["holiday"] = holiday_levels(table["day"], named.to_dict(), after=1)
+    assert (table["holiday"] == "May Day +1").sum() == 1
+    expected = dsgp.load(folder / "m.zarr").update(table, "y").predict(table)
+    np.testing.assert_array_equal(dsgp.load(folder / "m2.zarr").predict(table), expected)
+
+
+def test_a_column_of_the_table_is_not_replaced_by_holidays(shop):
+    folder, table = shop
+    table.to_csv(folder / "named.csv", index=False)
+    with pytest.raises(ParameterError, match="adds the column 'holiday', which DATA has: leave"):
+        run(
+            "predict", folder / "m.zarr", folder / "named.csv", "--out", folder / "none.csv",
+            "--holidays", folder / "holidays.csv",
+        )  # fmt: skip
+    with pytest.raises(ParameterError, match="--holiday-column is of --holidays; give it, too"):
+        run(
+            "predict", folder / "m.zarr", folder / "named.csv", "--out", folder / "none.csv",
+            "--holiday-column", "price",
+        )  # fmt: skip
+
+
+def test_a_date_that_is_missing_has_no_holiday(shop):
+    folder, table = shop
+    table = table.assign(day=table["day"].mask(table.index == 3))
+    table[["day", "price", "y"]].to_csv(folder / "gap.csv", index=False)
+    given = ["--holidays", folder / "holidays.csv"]
+    with pytest.raises(DataError, match=r"column 'day' is missing in row 3 \(counted from 0"):
+        run("evaluate", folder / "m.zarr", folder / "gap.csv", "--target", "y", *given)
+
+
 def test_holidays_of_a_country_need_the_package(shop, monkeypatch):
     folder, _ = shop
 
-    def country_holidays(country, years):
-        return {pd.Timestamp(year, 5, 1).date(): "May Day" for year in years}
-
-    package = SimpleNamespace(country_holidays=country_holidays)
-    monkeypatch.setitem(sys.modules, "holidays", package)
+    monkeypatch.setitem(sys.modules, "holidays", package_of("XX", {(5, 1): "May Day"}))
     fit = ["fit", folder / "series.csv", "--target", "y", "--holidays", "XX"]
     fit += ["--term", "day: Linear", "--out", folder / "xx.zarr"]
     assert run(*fit).exit_code == 0
@@ -119,4 +147,25 @@ def test_fit_says_what_holidays_need(shop, options, message):
         run(
             "predict", folder / "m.zarr", folder / "sales.csv", "--out", folder / "none.csv",
             "--holidays", folder / "holidays.csv", "--holiday-column", "h",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
+def test_holidays_are_read_as_the_table_is_or_as_usual(tmp_path, encoding):
+    named = pd.DataFrame({"date": ["2021-01-06"], "holiday": ["Dreikönig"]})
+    named.to_csv(tmp_path / "h.csv", index=False, sep=";", encoding="latin-1")
+    named.to_csv(tmp_path / "usual.csv", index=False)
+    table = pd.DataFrame({"day": pd.date_range("2021-01-01", periods=30), "y": 1.0})
+    table["y"] += np.arange(30) % 3
+    table.to_csv(tmp_path / "t.csv", index=False, sep=";")
+    file = "h.csv" if encoding == "latin-1" else "usual.csv"
+    run(
+        "fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m.zarr",
+        "--holidays", tmp_path / file, "--delimiter", ";", "--encoding", encoding,
+    )  # fmt: skip
+    assert dsgp.load(tmp_path / "m.zarr")._columns.kinds["holiday"].labels == ("Dreikönig", "none")
+    with pytest.raises(DataError, match="--encoding"):
+        run(
+            "forecast", tmp_path / "m.zarr", "--ahead", 3, "--out", tmp_path / "f.csv",
+            "--holidays", tmp_path / "h.csv",
         )  # fmt: skip

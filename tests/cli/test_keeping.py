@@ -10,12 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from typer.testing import CliRunner
 
 from dsgp import AdditiveGPRegressor
-from dsgp.cli import app
 from dsgp.kernels import Matern52
 from dsgp.rows.sources import parts
+from tests.cli.commands import completed, invoke
 
 LARGE = 2**63 - 25  # neighbours are one float64
 
@@ -38,9 +37,7 @@ def blocks(request, monkeypatch):
 
 
 def predict(model, data, out, keep, *further):
-    arguments = ["predict", model, data, "--out", out, "--keep", keep, *further]
-    result = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    completed("predict", model, data, "--out", out, "--keep", keep, *further)
 
 
 TYPED = pa.table(
@@ -143,8 +140,7 @@ def test_parts_of_other_types_are_reconciled_or_refused(tmp_path, model):
     assert table["id"].to_pylist() == [None, 5, LARGE]
 
     pq.write_table(pa.table({"x": [0.5], "id": [0.5]}), folder / "3.parquet")
-    arguments = ["predict", model, folder, "--out", tmp_path / "q.parquet", "--keep", "id"]
-    result = CliRunner().invoke(app, list(map(str, arguments)))
+    result = invoke("predict", model, folder, "--out", tmp_path / "q.parquet", "--keep", "id")
     assert "'id'" in str(result.exception)
     assert "write the parts with the same types" in str(result.exception)
     assert not (tmp_path / "q.parquet").exists()

@@ -10,6 +10,7 @@ import xarray as xr
 import dsgp
 from dsgp import cli
 from dsgp.grid.marks import is_posterior
+from tests.cli.commands import run_main
 
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata")
 
@@ -27,12 +28,6 @@ def failure(capsys):
         return err
 
     return call
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as end:
-        cli.main([*map(str, arguments)])
-    assert end.value.code in (0, None)
 
 
 def field():
@@ -54,7 +49,7 @@ def test_smooth_never_replaces_its_input(tmp_path, failure, ending):
     data = tmp_path / f"a.{ending}"
     field().to_netcdf(data) if ending == "nc" else field().to_zarr(data)
     first = tmp_path / f"first.{ending}"
-    run("smooth", data, "--out", first)
+    run_main("smooth", data, "--out", first)
     os.symlink(first, tmp_path / f"link.{ending}")
     # One that dsgp wrote, which --overwrite would replace otherwise.
     for source, out in [(data, data), (first, first), (first, tmp_path / f"link.{ending}")]:
@@ -68,7 +63,7 @@ def test_smooth_never_replaces_its_input(tmp_path, failure, ending):
 def test_smooth_in_pieces_and_smooth_store_keep_their_input(tmp_path, failure):
     data, out = tmp_path / "a.zarr", tmp_path / "out.zarr"
     field().to_zarr(data)
-    run("smooth", data, "--out", out, "--memory", "3kB")
+    run_main("smooth", data, "--out", out, "--memory", "3kB")
     assert is_posterior(out)
     again = ["smooth", out, "--variable", "sst", "--memory", "3kB", "--overwrite"]
     said = failure(*again, "--out", out)
@@ -82,7 +77,7 @@ def test_smooth_in_pieces_and_smooth_store_keep_their_input(tmp_path, failure):
 def test_a_model_that_is_used_is_not_replaced(tmp_path, failure):
     data, model = tmp_path / "a.zarr", tmp_path / "m.zarr"
     field().to_zarr(data)
-    run("smooth", data, "--out", tmp_path / "o.zarr", "--save-model", model)
+    run_main("smooth", data, "--out", tmp_path / "o.zarr", "--save-model", model)
     reused = ["smooth", data, "--out", tmp_path / "o2.zarr", "--model", model]
     assert "--save-model" in failure(*reused, "--save-model", model, "--overwrite")
     assert "same place" in failure(
@@ -109,7 +104,7 @@ def no_netcdf(path):
 def test_files_of_other_programs_stay(tmp_path, failure, make):
     data, out = tmp_path / "a.zarr", tmp_path / "out.nc"
     field().to_zarr(data)
-    run("smooth", data, "--out", tmp_path / "first.nc")
+    run_main("smooth", data, "--out", tmp_path / "first.nc")
     make(out)
     before = out.read_bytes()
     for options in ([], ["--overwrite"]):
@@ -122,11 +117,11 @@ def test_files_of_other_programs_stay(tmp_path, failure, make):
 def test_predictions_replace_predictions_only(tmp_path, failure):
     data, model = table(tmp_path), tmp_path / "m.zarr"
     kept = ["--learner", "none", "--lengthscale", 1, "--variance", 1, "--noise-variance", 0.1]
-    run("fit", data, "--target", "y", "--out", model, *kept)
+    run_main("fit", data, "--target", "y", "--out", model, *kept)
     predict = ["predict", model, data, "--keep", "x", "--out"]
     for out in (tmp_path / "p.csv", tmp_path / "p.csv.gz", tmp_path / "p.parquet"):
-        run(*predict, out)
-        run(*predict, out, "--overwrite")
+        run_main(*predict, out)
+        run_main(*predict, out, "--overwrite")
     for name in ("other.csv", "other.parquet"):
         other = tmp_path / name
         frame = pd.DataFrame({"mean": [1.0], "price": [2.0]})

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import LocalCluster
-from typer.testing import CliRunner
 
 from dsgp import cli
 from dsgp.rows.sources import parts
+from tests.cli.commands import completed, invoke
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +23,6 @@ def cluster():
         worker_dashboard_address=None,
     ) as cluster:  # fmt: skip
         yield cluster
-
-
-def run(*arguments):
-    result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -42,18 +36,20 @@ def folder(tmp_path_factory):
         table["y"] = np.sin(9 * table["a"]) + 0.1 * rng.standard_normal(400)
         table.to_parquet(folder / "rows" / f"{part}.parquet")
     table.to_csv(folder / "rows.csv", index=False)
-    run("fit", folder / "rows", "--target", "y", "--drop", "id", "--out", folder / "model.zarr")
+    completed(
+        "fit", folder / "rows", "--target", "y", "--drop", "id", "--out", folder / "model.zarr"
+    )
     return folder
 
 
 def test_fit_is_the_same(cluster, folder, tmp_path):
     out = tmp_path / "model.zarr"
-    run(
+    completed(
         "fit", folder / "rows", "--target", "y", "--drop", "id", "--out", out,
         "--scheduler", cluster.scheduler_address,
     )  # fmt: skip
     for model, name in ((out, "there.csv"), (folder / "model.zarr", "here.csv")):
-        run("predict", model, folder / "rows.csv", "--out", tmp_path / name)
+        completed("predict", model, folder / "rows.csv", "--out", tmp_path / name)
     assert (tmp_path / "there.csv").read_bytes() == (tmp_path / "here.csv").read_bytes()
 
 
@@ -65,11 +61,11 @@ def test_predictions_are_the_same_in_the_same_order(cluster, folder, tmp_path, m
         ("here.csv", []),
         ("there.csv", ["--scheduler", cluster.scheduler_address]),
     ):
-        said = run(
+        said = completed(
             "predict", folder / "model.zarr", folder / data, "--keep", "id",
             "--out", tmp_path / name, *options,
         )  # fmt: skip
-        assert said.startswith("800 pred" if data == "rows" else "400 pred")
+        assert said.stdout.startswith("800 pred" if data == "rows" else "400 pred")
         written.append((tmp_path / name).read_bytes())
     assert written[0] == written[1]
 
@@ -77,10 +73,9 @@ def test_predictions_are_the_same_in_the_same_order(cluster, folder, tmp_path, m
 def test_mistakes_in_a_row_are_named_from_a_worker_too(cluster, folder, tmp_path):
     table = pd.DataFrame({"a": [0.1, "much", 0.3], "id": [1, 2, 3]})
     table.to_csv(tmp_path / "bad.csv", index=False)
-    result = CliRunner().invoke(
-        cli.app,
-        ["predict", str(folder / "model.zarr"), str(tmp_path / "bad.csv"), "--out",
-         str(tmp_path / "p.csv"), "--scheduler", cluster.scheduler_address],
+    result = invoke(
+        "predict", folder / "model.zarr", tmp_path / "bad.csv", "--out", tmp_path / "p.csv",
+        "--scheduler", cluster.scheduler_address,
     )  # fmt: skip
     assert result.exit_code != 0
     assert "'a'" in str(result.exception)
@@ -91,7 +86,7 @@ def test_mistakes_in_a_row_are_named_from_a_worker_too(cluster, folder, tmp_path
 def test_stages_are_lines_where_there_is_no_terminal(cluster, folder, tmp_path, capfd):
     data, out = folder / "rows", tmp_path / "p.csv"
     predict = ("predict", folder / "model.zarr", data, "--out", out)
-    run(*predict)
+    completed(*predict)
     assert "predicting" not in capfd.readouterr().err
     with redirect_stderr(sys.__stderr__):
         cli.app(
@@ -107,7 +102,7 @@ def test_stages_are_lines_where_there_is_no_terminal(cluster, folder, tmp_path, 
 def test_a_performance_report_says_what_workers_did(cluster, folder, tmp_path):
     pytest.importorskip("bokeh")
     page = tmp_path / "work.html"
-    run(
+    completed(
         "predict", folder / "model.zarr", folder / "rows", "--out", tmp_path / "p.csv",
         "--scheduler", cluster.scheduler_address, "--performance-report", page,
     )  # fmt: skip
@@ -124,7 +119,7 @@ def test_a_performance_report_says_what_workers_did(cluster, folder, tmp_path):
     ],
 )
 def test_what_cannot_be_is_said_before_the_work(folder, tmp_path, options, said):
-    predict = ["predict", str(folder / "model.zarr"), str(folder / "rows.csv")]
-    result = CliRunner().invoke(cli.app, [*predict, "--out", str(tmp_path / "p.csv"), *options])
+    predict = ["predict", folder / "model.zarr", folder / "rows.csv"]
+    result = invoke(*predict, "--out", tmp_path / "p.csv", *options)
     assert result.exit_code != 0
     assert said in str(result.exception)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import xarray as xr
 from distributed import LocalCluster
-from typer.testing import CliRunner
 
 import dsgp
 from dsgp import cli, compute
 from dsgp.cli import fields
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern52, Periodic, SquaredExponential
+from tests.cli.commands import smooth
 
 pytestmark = pytest.mark.filterwarnings("ignore:Consolidated metadata")
 
@@ -41,14 +41,6 @@ def saved(ds, path):
     else:
         ds.to_zarr(path, zarr_format=3)
     return str(path)
-
-
-def run(*arguments):
-    result = CliRunner().invoke(cli.app, ["smooth", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result
 
 
 def posterior(ds, include_noise=False, domain="observed", mask=None, **options):
@@ -103,7 +95,7 @@ def test_it_writes_what_the_library_gives(tmp_path, ending):
     ds = field()
     data = saved(ds, tmp_path / f"in{ending}")
     out = tmp_path / f"out{ending}"
-    result = run(data, "--out", out)
+    result = smooth(data, "--out", out)
     model, expected = posterior(ds)
     require_same(out, expected)
     assert model.summary() in result.stdout
@@ -129,7 +121,7 @@ def test_options_are_passed_on(stores, tmp_path):
     ]
     options += ["--kernel", "lat=squared-exponential", "--mean", "time", "--scales", 1]
     options += ["--domain", "sea", "--mask", "use", "--include-noise", "--random-state", 5]
-    run(data, "--variable", "sst", "--out", tmp_path / "out.zarr", *options)
+    smooth(data, "--variable", "sst", "--out", tmp_path / "out.zarr", *options)
     _, expected = posterior(
         ds,
         include_noise=True,
@@ -149,7 +141,7 @@ def test_options_are_passed_on(stores, tmp_path):
 )
 def test_means(stores, tmp_path, text, mean):
     out = tmp_path / "out.zarr"
-    run(
+    smooth(
         stores / "complete.zarr",
         "--out",
         out,
@@ -168,20 +160,20 @@ def test_a_mean_can_be_a_variable(tmp_path):
     ds = field(gaps=False)
     ds["usual"] = ds["sst"].mean("time")
     data = saved(ds, tmp_path / "in.zarr")
-    run(data, "--variable", "sst", "--out", tmp_path / "out.zarr", "--mean", "usual")
+    smooth(data, "--variable", "sst", "--out", tmp_path / "out.zarr", "--mean", "usual")
     require_same(tmp_path / "out.zarr", posterior(ds, mean=ds["usual"])[1])
 
 
 def test_gaps_alone_can_be_filled(stores, tmp_path):
     out = tmp_path / "out.zarr"
-    run(stores / "gaps.zarr", "--out", out, "--keep-observed", "--domain", "all")
+    smooth(stores / "gaps.zarr", "--out", out, "--keep-observed", "--domain", "all")
     require_same(out, field()["sst"].dsgp.fill(keep_observed=True, domain=None))
 
 
 def test_a_saved_model_is_used_again(stores, tmp_path):
     first, second = tmp_path / "a.zarr", tmp_path / "b.zarr"
     model_path = tmp_path / "model.zarr"
-    result = run(stores / "gaps.zarr", "--out", first, "--save-model", model_path)
+    result = smooth(stores / "gaps.zarr", "--out", first, "--save-model", model_path)
     assert f"model saved in {model_path}" in result.stdout
     model = dsgp.load(model_path)
     require_same(first, model.posterior())
@@ -189,7 +181,7 @@ def test_a_saved_model_is_used_again(stores, tmp_path):
     ds = field(seed=1)
     ds["time"] = xr.date_range("2024-03-01", periods=6, freq="12h")
     data = saved(ds, tmp_path / "other.zarr")
-    result = run(data, "--out", second, "--model", model_path)
+    result = smooth(data, "--out", second, "--model", model_path)
     _, expected = posterior(
         ds,
         kernels=model.kernels_,
@@ -205,7 +197,7 @@ def test_the_kernel_of_a_complete_field_is_not_doubled_for_one_with_gaps(stores,
     model, _ = posterior(field(gaps=False))
     model.save(tmp_path / "model.zarr")
     out = tmp_path / "out.zarr"
-    run(stores / "gaps.zarr", "--out", out, "--model", tmp_path / "model.zarr")
+    smooth(stores / "gaps.zarr", "--out", out, "--model", tmp_path / "model.zarr")
     options = {"noise_variance": model.noise_variance_, "learner": None}
     require_same(out, posterior(field(), kernels=[model.kernels_], **options)[1])
 
@@ -222,7 +214,7 @@ def test_type_chunks_calendar_and_bounds_are_kept(tmp_path):
     }
     ds.to_netcdf(tmp_path / "in.nc", encoding=encoding)
     for name in ("out.zarr", "out.nc"):
-        run(tmp_path / "in.nc", "--out", tmp_path / name)
+        smooth(tmp_path / "in.nc", "--out", tmp_path / name)
         with xr.open_dataset(tmp_path / name, decode_coords="all") as got:
             assert got["sst"].dtype == got["sst_std"].dtype == np.float32
             own = got["sst"].encoding
@@ -237,7 +229,7 @@ def test_type_chunks_calendar_and_bounds_are_kept(tmp_path):
 def test_a_store_of_zarrs_second_format_is_read(tmp_path):
     ds = field(gaps=False)
     ds.to_zarr(tmp_path / "in", zarr_format=2, consolidated=False)
-    run(tmp_path / "in", "--out", tmp_path / "out.zarr")
+    smooth(tmp_path / "in", "--out", tmp_path / "out.zarr")
     require_same(tmp_path / "out.zarr", posterior(ds)[1])
 
 
@@ -253,8 +245,8 @@ def test_a_field_larger_than_the_memory_is_worked_through_in_pieces(tmp_path):
     ds = large()
     data = saved(ds.chunk(time=2), tmp_path / "in.zarr")
     whole, pieces = tmp_path / "whole.zarr", tmp_path / "pieces.zarr"
-    run(data, "--out", whole)
-    result = run(data, "--out", pieces, "--memory", "12kB")
+    smooth(data, "--out", whole)
+    result = smooth(data, "--out", pieces, "--memory", "12kB")
     assert "in pieces: " in result.stdout
     assert "mean (sst) and standard deviation (sst_std) of 252 cells saved" in result.stdout
     with xr.open_dataset(whole) as one, xr.open_dataset(pieces) as other:
@@ -262,8 +254,8 @@ def test_a_field_larger_than_the_memory_is_worked_through_in_pieces(tmp_path):
             assert one[name].dims == other[name].dims
             np.testing.assert_allclose(other[name], one[name], rtol=1e-6)
     # Either kind of result can be replaced by either.
-    run(data, "--out", pieces, "--overwrite")
-    run(data, "--out", whole, "--overwrite", "--memory", "12kB")
+    smooth(data, "--out", pieces, "--overwrite")
+    smooth(data, "--out", whole, "--overwrite", "--memory", "12kB")
 
 
 @pytest.mark.parametrize("way", [[], ["--memory", "12kB"]], ids=["in memory", "in pieces"])
@@ -272,7 +264,7 @@ def test_a_page_about_the_model_is_written_beside_the_field(stores, tmp_path, co
     page = tmp_path / "page.html"
     options = ["--out", tmp_path / "a.zarr", "--noise-variance", "0.04", "--report", page, *way]
     data = stores / ("complete.zarr" if way else "gaps.zarr")
-    assert "report saved in" in run(data, "--variable", "sst", *options).output
+    assert "report saved in" in smooth(data, "--variable", "sst", *options).output
     text = page.read_text(encoding="utf-8")
     assert "GridGP of temperature (degC)" in text
     assert "Observed, 2024-01-04" in text
@@ -280,6 +272,7 @@ def test_a_page_about_the_model_is_written_beside_the_field(stores, tmp_path, co
         (["--report", page], "--overwrite"),
         (["--report", tmp_path / "page.pdf"], "saved as .html"),
         (["--report", data / "page.html"], "--report"),
+        (["--report", tmp_path / "none" / "page.html"], "there is no folder"),
         *([(["--report", tmp_path / "b.html", "--include-noise"], "--include-noise")] * bool(way)),
     ):
         given = [data, "--variable", "sst", "--out", tmp_path / "b.zarr", *way, *wrong]
@@ -295,8 +288,8 @@ def test_workers_of_a_cluster_do_the_pieces(tmp_path):
     with LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
     ) as cluster:
-        run(data, "--out", out, "--memory", "12kB", "--scheduler", cluster.scheduler_address)
-    run(data, "--out", tmp_path / "threads.zarr", "--memory", "12kB")
+        smooth(data, "--out", out, "--memory", "12kB", "--scheduler", cluster.scheduler_address)
+    smooth(data, "--out", tmp_path / "threads.zarr", "--memory", "12kB")
     with xr.open_dataset(out) as one, xr.open_dataset(tmp_path / "threads.zarr") as other:
         assert one.attrs.pop("history") != other.attrs.pop("history")  # of another command
         xr.testing.assert_identical(one, other)
@@ -391,11 +384,11 @@ def test_what_is_there_is_not_lost(stores, tmp_path, command):
     data = stores / "complete.zarr"
     for name in ("out.zarr", "out.nc"):
         out = tmp_path / name
-        run(data, "--out", out)
+        smooth(data, "--out", out)
         code, _, err = command(data, "--out", out)
         assert code == 1
         assert "exists; choose another path, or --overwrite" in err
-        run(data, "--out", out, "--overwrite", "--include-noise")
+        smooth(data, "--out", out, "--overwrite", "--include-noise")
         require_same(out, posterior(field(gaps=False), include_noise=True)[1])
     code, _, err = command(data, "--out", data, "--overwrite")
     assert code == 1
@@ -404,7 +397,7 @@ def test_what_is_there_is_not_lost(stores, tmp_path, command):
 
 def test_a_failed_fit_leaves_what_was_there(stores, tmp_path, command):
     out = tmp_path / "out.zarr"
-    run(stores / "complete.zarr", "--out", out)
+    smooth(stores / "complete.zarr", "--out", out)
     ds = field() * np.nan
     data = saved(ds, tmp_path / "nothing.zarr")
     code, _, err = command(data, "--out", out, "--overwrite")
@@ -428,8 +421,8 @@ def test_sizes_that_are_none(text):
 
 
 def test_gaps_in_pieces_are_filled_tile_by_tile(stores, tmp_path):
-    run(stores / "gaps.zarr", "--out", tmp_path / "tiles.zarr", "--memory", "600kB")
-    run(stores / "gaps.zarr", "--out", tmp_path / "whole.zarr")
+    smooth(stores / "gaps.zarr", "--out", tmp_path / "tiles.zarr", "--memory", "600kB")
+    smooth(stores / "gaps.zarr", "--out", tmp_path / "whole.zarr")
     with (
         xr.open_zarr(tmp_path / "tiles.zarr", consolidated=False) as tiles,
         xr.open_zarr(tmp_path / "whole.zarr") as whole,

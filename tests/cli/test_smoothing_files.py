@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import xarray as xr
-from typer.testing import CliRunner
 
-from dsgp import GridGP, cli
+from dsgp import GridGP
 from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.kernels import Matern32
+from tests.cli.commands import smooth
 
 KNOWN = ["--noise-variance", "0.04", "--fixed-noise", "--scales", "1"]
 
@@ -32,14 +32,6 @@ def field(seed=0):
     return ds
 
 
-def run(*arguments):
-    result = CliRunner().invoke(cli.app, ["smooth", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result
-
-
 def result_of(path):
     return xr.open_dataset(path, engine="zarr").load()
 
@@ -60,10 +52,10 @@ def test_several_files_are_joined_along_time(tmp_path):
         "--scales",
         1,
     ]
-    run(tmp_path / "all.nc", "--out", tmp_path / "a.zarr", *common)
-    run(tmp_path / "part-*.nc", "--out", tmp_path / "b.zarr", *common)
+    smooth(tmp_path / "all.nc", "--out", tmp_path / "a.zarr", *common)
+    smooth(tmp_path / "part-*.nc", "--out", tmp_path / "b.zarr", *common)
     parts = [tmp_path / f"part-{k}.nc" for k in (2, 0, 1)]
-    run(*parts, tmp_path / "part-[01].nc", "--out", tmp_path / "c.zarr", *common)
+    smooth(*parts, tmp_path / "part-[01].nc", "--out", tmp_path / "c.zarr", *common)
     expected = result_of(tmp_path / "a.zarr")
     for name in ("b", "c"):
         got = result_of(tmp_path / f"{name}.zarr")
@@ -79,15 +71,15 @@ def test_files_that_do_not_join_are_reported(tmp_path):
     ds.isel(time=slice(4, 6), lat=slice(0, 3)).to_netcdf(tmp_path / "smaller.nc")
     for other in ("overlap", "smaller"):
         with pytest.raises(DataError, match=r"2 files.*do not join into one field.*same variables"):
-            run(tmp_path / "a.nc", tmp_path / f"{other}.nc", "--out", tmp_path / "out.zarr")
+            smooth(tmp_path / "a.nc", tmp_path / f"{other}.nc", "--out", tmp_path / "out.zarr")
     with pytest.raises(DataError, match=r"no file matches the pattern '.*b-\*.nc'"):
-        run(tmp_path / "b-*.nc", "--out", tmp_path / "out.zarr")
+        smooth(tmp_path / "b-*.nc", "--out", tmp_path / "out.zarr")
     with pytest.raises(DataError, match=r"there is no '.*b.nc'"):
-        run(tmp_path / "b.nc", "--out", tmp_path / "out.zarr")
+        smooth(tmp_path / "b.nc", "--out", tmp_path / "out.zarr")
     options = ["--variable", "sst", "--memory", "2kB"]
     ds.isel(time=slice(4, 6)).to_netcdf(tmp_path / "rest.nc")
     with pytest.raises(ParameterError, match=r"one store without --group.*open_mfdataset"):
-        run(tmp_path / "a.nc", tmp_path / "rest.nc", "--out", tmp_path / "out.zarr", *options)
+        smooth(tmp_path / "a.nc", tmp_path / "rest.nc", "--out", tmp_path / "out.zarr", *options)
 
 
 @pytest.mark.parametrize("ending", ["nc", "zarr"])
@@ -97,7 +89,7 @@ def test_a_group_of_a_file(tmp_path, ending):
         path
     ) if ending == "nc" else ds.to_zarr(path, group="surface/daily", consolidated=False)
     common = ["--variable", "sst", "--domain", "observed", *KNOWN]
-    run(path, "--group", "surface/daily", "--out", tmp_path / "out.zarr", *common)
+    smooth(path, "--group", "surface/daily", "--out", tmp_path / "out.zarr", *common)
     expected = (
         GridGP(noise_variance=0.04, fixed_noise=True, scales=1)
         .fit(ds["sst"], domain="observed")
@@ -107,7 +99,7 @@ def test_a_group_of_a_file(tmp_path, ending):
     means = [name for name in got.data_vars if got[name].dims == ds["sst"].dims]
     np.testing.assert_allclose(got[means[0]], expected["mean"], rtol=1e-5)
     with pytest.raises(DataError, match=r"--group 'deep' must be one of its groups"):
-        run(path, "--group", "deep", "--out", tmp_path / "out2.zarr", *common)
+        smooth(path, "--group", "deep", "--out", tmp_path / "out2.zarr", *common)
 
 
 def test_noise_in_the_units_of_the_field_is_squared_or_refused(tmp_path):
@@ -119,7 +111,9 @@ def test_noise_in_the_units_of_the_field_is_squared_or_refused(tmp_path):
     common = ["--variable", "sst", "--domain", "observed", "--scales", 1]
     results = []
     for k, noise in enumerate(("error^2", "variance", "unknown")):
-        run(tmp_path / "in.nc", "--noise-variance", noise, "--out", tmp_path / f"{k}.zarr", *common)
+        smooth(
+            tmp_path / "in.nc", "--noise-variance", noise, "--out", tmp_path / f"{k}.zarr", *common
+        )
         results.append(result_of(tmp_path / f"{k}.zarr"))
     for got in results[1:]:
         for one in results[0].data_vars:
@@ -127,7 +121,7 @@ def test_noise_in_the_units_of_the_field_is_squared_or_refused(tmp_path):
     for noise, told in (("error", "is in 'K', as the field is"), ("se", "is a standard error")):
         message = rf"--noise-variance '{noise}' {told}.*--noise-variance '{noise}\^2'"
         with pytest.raises(ParameterError, match=message):
-            run(
+            smooth(
                 tmp_path / "in.nc",
                 "--noise-variance",
                 noise,
@@ -152,15 +146,15 @@ def test_an_inverted_mask_is_noticed(tmp_path):
     ds.to_netcdf(tmp_path / "in.nc")
     common = ["--variable", "sst", *KNOWN]
     with pytest.warns(DataWarning, match=r"mask: 114 of 115 .*--mask NAME=0"):
-        run(tmp_path / "in.nc", "--mask", "land", "--out", tmp_path / "a.zarr", *common)
+        smooth(tmp_path / "in.nc", "--mask", "land", "--out", tmp_path / "a.zarr", *common)
     options = ["--mask", "land=0", "--domain", "land=0"]
-    run(tmp_path / "in.nc", *options, "--out", tmp_path / "b.zarr", *common)
+    smooth(tmp_path / "in.nc", *options, "--out", tmp_path / "b.zarr", *common)
     got = result_of(tmp_path / "b.zarr")
     for one in got.data_vars:
         if got[one].dims == sst.dims:
             assert (got[one].isnull() == land).all()
     with pytest.raises(ParameterError, match=r"--mask 'land=sea': expected NAME or NAME=NUMBER"):
-        run(tmp_path / "in.nc", "--mask", "land=sea", "--out", tmp_path / "c.zarr", *common)
+        smooth(tmp_path / "in.nc", "--mask", "land=sea", "--out", tmp_path / "c.zarr", *common)
 
 
 @pytest.mark.filterwarnings("error::dsgp.errors.DataWarning")
@@ -183,7 +177,7 @@ def test_curvilinear_grids_and_unequal_months_come_with_a_remedy(tmp_path):
     curved.to_netcdf(tmp_path / "curved.nc")
     for options in ([], ["--variable", "sst"]):
         with pytest.raises(DataError, match=r"curvilinear.*assign_coords\(y=numpy.arange\(4\), x="):
-            run(tmp_path / "curved.nc", "--out", tmp_path / "out.zarr", *options)
+            smooth(tmp_path / "curved.nc", "--out", tmp_path / "out.zarr", *options)
     ds = field().drop_vars("time")
     for unit, step in (("months", "MS"), ("years", "YS")):
         path = tmp_path / f"{unit}.nc"
@@ -191,7 +185,7 @@ def test_curvilinear_grids_and_unequal_months_come_with_a_remedy(tmp_path):
         ds.assign_coords(time=times).to_netcdf(path)
         remedy = rf"times in {unit}.*decode_times=False.*'1990-01-01'.*freq='{step}'"
         with pytest.raises(DataError, match=remedy):
-            run(path, "--out", tmp_path / "out.zarr")
+            smooth(path, "--out", tmp_path / "out.zarr")
         opened = xr.open_dataset(path, decode_times=False)
         opened["time"] = xr.date_range("1990-01-01", periods=opened.sizes["time"], freq=step)
         GridGP(noise_variance=0.04, fixed_noise=True, scales=1).fit(opened["sst"])

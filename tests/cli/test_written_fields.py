@@ -8,16 +8,11 @@ import xarray as xr
 
 from dsgp import __version__, cli
 from dsgp.plotting import plot_field
+from tests.cli.commands import run_main
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 OPTIONS = ["--noise-variance", "0.01", "--fixed-noise", "--kernel", "lat=matern52"]
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as end:
-        cli.main([*map(str, arguments)])
-    assert end.value.code in (0, None)
 
 
 def source(path, dtype="f4", **encoding):
@@ -45,7 +40,7 @@ def test_names_attributes_and_provenance(tmp_path, way):
     names = ("in.zarr", "out.zarr") if way == "pieces" else way.split()
     data, out = source(tmp_path / names[0]), tmp_path / names[1]
     options = [*OPTIONS, *(["--memory", "4kB"] if way == "pieces" else [])]
-    run("smooth", data, "--out", out, *options)  # one variable is no flag and no category
+    run_main("smooth", data, "--out", out, *options)  # one variable is no flag and no category
     with xr.open_dataset(out) as ds:
         assert set(ds.data_vars) == {"sst", "sst_std"}
         assert ds["sst"].attrs == {
@@ -72,7 +67,7 @@ def test_names_attributes_and_provenance(tmp_path, way):
         plot_field(ds)
         plot_field(ds, variable="sst")
     again = tmp_path / f"again{out.suffix}"
-    run("smooth", out, "--out", again, *OPTIONS)  # its std is no field of its own
+    run_main("smooth", out, "--out", again, *OPTIONS)  # its std is no field of its own
     with xr.open_dataset(again) as ds:
         assert ds.attrs["history"].count("dsgp smooth") == 2
 
@@ -81,7 +76,9 @@ def test_conventions_of_the_source_are_kept_and_noise_is_said(tmp_path):
     data = source(tmp_path / "in.nc")
     with xr.open_dataset(data) as ds:
         ds.assign_attrs(Conventions="CF-1.6, ACDD-1.3").to_netcdf(tmp_path / "other.nc")
-    run("smooth", tmp_path / "other.nc", "--out", tmp_path / "o.nc", *OPTIONS, "--include-noise")
+    run_main(
+        "smooth", tmp_path / "other.nc", "--out", tmp_path / "o.nc", *OPTIONS, "--include-noise"
+    )
     with xr.open_dataset(tmp_path / "o.nc") as ds:
         assert ds.attrs["Conventions"] == "CF-1.6, ACDD-1.3"
         assert ds["sst_std"].attrs["long_name"].endswith("of a new observation")
@@ -99,7 +96,7 @@ def test_conventions_of_the_source_are_kept_and_noise_is_said(tmp_path):
 def test_type_and_compression_are_those_of_the_source(tmp_path, dtype, further, expected):
     data = source(tmp_path / "in.nc", dtype, **further)
     for name in ("o.nc", "o.zarr"):
-        run("smooth", data, "--out", tmp_path / name, *OPTIONS)
+        run_main("smooth", data, "--out", tmp_path / name, *OPTIONS)
         with xr.open_dataset(tmp_path / name) as ds:
             for one in ("sst", "sst_std"):
                 own = ds[one].encoding
@@ -116,7 +113,7 @@ def test_type_and_compression_are_those_of_the_source(tmp_path, dtype, further, 
 def test_quantiles_are_written_when_asked_for(tmp_path, name, capsys):
     data = source(tmp_path / "in.nc", chunksizes=(4, 9))
     asked = ["--transform", "log", "--quantile", "0.05", "--quantile", "0.5"]
-    run("smooth", data, "--kernel", "lat=matern52", *asked, "--out", tmp_path / name)
+    run_main("smooth", data, "--kernel", "lat=matern52", *asked, "--out", tmp_path / name)
     with xr.open_dataset(tmp_path / name) as ds:
         quantiles = ds["sst_quantiles"]
         assert quantiles.dims == ("quantile", "lat", "lon")

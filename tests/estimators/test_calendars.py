@@ -3,7 +3,6 @@
 import datetime
 import sys
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ import pytest
 
 from dsgp import future_dates, holiday_levels
 from dsgp.errors import DataError, DataWarning, ParameterError
+from tests.estimators.country import package_of
 
 EASTER = {"Easter": ["2023-04-09", "2024-03-31"], "May Day": ["2023-05-01", "2024-05-01"]}
 
@@ -98,6 +98,13 @@ def test_holidays_that_end_before_the_dates_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         holiday_levels(pd.date_range("2022-01-01", "2023-12-24"), yearly)
+        holiday_levels(pd.date_range("2020-12-26", "2022-12-24"), yearly)
+        # A new holiday, and one that is not yearly, are no list that begins late.
+        old = {"Old": [f"{year}-01-01" for year in range(2010, 2024)]}
+        holiday_levels(pd.date_range("2010-01-01", "2022-12-24"), yearly | old)
+        holiday_levels(pd.date_range("2010-01-01", "2022-12-24"), {"Flood": ["2022-07-01"]})
+    with pytest.warns(DataWarning, match="begins after the dates do, which start on 2020-12-01"):
+        holiday_levels(pd.date_range("2020-12-01", "2022-12-24"), yearly)
 
 
 def test_one_date_of_a_holiday_and_names_that_are_missing():
@@ -116,16 +123,22 @@ def test_a_holiday_goes_before_the_neighbour_of_another():
 
 
 def test_countries_are_those_of_the_package(monkeypatch):
-    def country_holidays(country, years):
-        if country != "XX":
-            raise NotImplementedError
-        return {pd.Timestamp(year, 1, 1).date(): "New Year" for year in years}
-
-    monkeypatch.setitem(sys.modules, "holidays", SimpleNamespace(country_holidays=country_holidays))
+    monkeypatch.setitem(sys.modules, "holidays", package_of("XX", {(1, 1): "New Year"}))
     days = pd.date_range("2023-12-31", periods=2)
     assert holiday_levels(days, "XX", before=1).tolist() == ["New Year -1", "New Year"]
-    with pytest.raises(ParameterError, match="no country 'YY'"):
+    with pytest.raises(ParameterError, match="no country 'YY'; pass a code of ISO 3166"):
         holiday_levels(days, "YY")
     monkeypatch.setitem(sys.modules, "holidays", None)
     with pytest.raises(ImportError, match="pip install holidays"):
         holiday_levels(days, "XX")
+
+
+def test_names_of_a_country_are_the_same_in_all_locales_and_years(monkeypatch):
+    names = {
+        (5, 1): "May Day; Eid (perhaps)", (5, 2): "Eid (in lieu, perhaps)", (6, 1): "Eid (in lieu)"
+    }  # fmt: skip
+    monkeypatch.setitem(sys.modules, "holidays", package_of("XX", names))
+    days = pd.to_datetime(["2023-05-01", "2023-05-02", "2023-06-01"])
+    found = holiday_levels(days, "XX").tolist()
+    # The first of those on a date, in the order of the alphabet.
+    assert found == ["Eid", "Eid (in lieu)", "Eid (in lieu)"]

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import sklearn
+import xarray as xr
 from sklearn.compose import ColumnTransformer
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_validate
@@ -16,7 +17,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dsgp import AdditiveGPClassifier, AdditiveGPRegressor, GeneralizedAdditiveGP, SmoothingSpline
-from dsgp.errors import DataError
+from dsgp.cli.outputs import Outputs, outputs_of
+from dsgp.errors import DataError, ParameterError
+from dsgp.kernels import Matern52
 from dsgp.rows.sources import frame_like
 
 QUICK = {"learner_tol": 1.0}
@@ -255,6 +258,33 @@ def test_tables_of_classes_and_of_a_spline(classes):
     assert spline.predict(pl.from_pandas(X), as_frame=True).columns == ["mean"]
 
 
+def test_objects_of_xarray_give_frames_of_pandas_with_their_labels():
+    labels = pd.Index(list("abcd"), name="row")
+    rows = xr.DataArray(np.zeros((4, 2)), {"row": labels}, ("row", "column"))
+    table = frame_like(rows, ["mean", "std"], np.zeros((4, 2)))
+    assert isinstance(table, pd.DataFrame)
+    assert table.index.equals(labels)
+    # A scalar variable in front has no rows.
+    whole = xr.Dataset({"depth": 5.0, "x": rows[:, 0], "y": rows[:, 1]})
+    assert frame_like(whole, ["mean"], np.zeros((4, 1))).index.equals(labels)
+    without = xr.Dataset({"x": ("row", np.zeros(4))})
+    assert frame_like(without, ["mean"], np.zeros((4, 1))).index.equals(pd.RangeIndex(4))
+
+
+def test_quantiles_that_are_near_have_names_of_their_own():
+    X = pd.DataFrame({"x": np.linspace(0, 1, 20)})
+    kept = AdditiveGPRegressor(Matern52(1.0, 1.0), learner=None, noise_variance=1.0)
+    model = kept.fit(X, np.sin(X["x"]))
+    near = model.predict_quantiles(X, [0.1234567, 0.12345671, 0.975], as_frame=True)
+    assert list(near) == ["quantile_0.1234567", "quantile_0.12345671", "quantile_0.975"]
+    of_command = outputs_of(model, None, (), quantiles=[0.1234567, 0.12345671])
+    assert of_command.names[4:] == tuple(near)[:2]
+    with pytest.raises(DataError, match="name each quantile once"):
+        model.predict_quantiles(X, [0.5, 0.5], as_frame=True)
+
+
 def test_columns_of_one_name_are_refused():
+    with pytest.raises(ParameterError, match="would be named 'std_a_b_c'"):
+        Outputs(("std_a_b_c", "x", "std_a_b_c"), lambda rows, further: [])
     with pytest.raises(DataError, match=r"'a'.* rename"):
         frame_like(np.zeros((2, 1)), ["a", "a"], np.zeros((2, 2)))

@@ -404,7 +404,7 @@ def test_columns_that_are_not_those_of_the_fit():
         model.update(frame[:9].assign(day=frame.day[:9].dt.tz_localize("UTC")), y[:9])
     with pytest.raises(DataError, match="'x' held numbers"):
         model.update(frame[:9].assign(x=list("abcabcabc")), y[:9])
-    with pytest.raises(DataError, match="no column 'x'"):
+    with pytest.raises(DataError, match="no column 'x', which the model reads; it has"):
         model.update(frame[:9].drop(columns="x"), y[:9])
     with pytest.raises(DataError, match="names"):
         model.update(np.zeros((9, 4)), y[:9])

@@ -82,7 +82,7 @@ def test_tables_and_dates():
     np.testing.assert_allclose(model.predict(days), whole.predict(days), rtol=1e-7)
     with pytest.raises(DataError, match="'day' held dates"):
         model.update(pd.DataFrame({"day": [3.0]}), [1.0])
-    with pytest.raises(DataError, match="no column 'day'"):
+    with pytest.raises(DataError, match="no column 'day', which the model reads"):
         model.update(pd.DataFrame({"time": [3.0]}), [1.0])
 
 

@@ -10,6 +10,7 @@ from scipy import integrate, stats
 
 from dsgp.errors import DataError, ParameterError
 from pipelines.forecast import __main__ as forecast
+from pipelines.forecast import cell
 from pipelines.forecast.cell import measure, scores
 from pipelines.forecast.methods import (
     METHODS,
@@ -195,6 +196,17 @@ def test_holidays_of_a_file(tmp_path):
     found = series.frame.set_index("date")["holiday"]
     assert found["2020-05-02"] == "May Day +1"
     assert (found != "none").sum() == 2
+    # A path without an extension is no country.
+    with pytest.raises(DataError, match=r"there is no file .*days"):
+        Table(table.path, "day", "visits", holidays=str(tmp_path / "days")).series(30, None, None)
+
+
+def test_a_series_that_repeats_itself_has_no_unit_of_errors(tmp_path):
+    y = np.r_[np.tile(np.arange(1.0, 8.0), 40), 3.0 + np.arange(20) % 5]
+    table = written(tmp_path, day=DAYS, visits=y)
+    with pytest.raises(DataError, match=r"from 2020-\d.* repeat those of 7 steps before"):
+        cell.series_of("a", None, table, Design(horizon=10, window=100), False)
+    cell.series_of("a", None, table, Design(horizon=10, window=286), False)
 
 
 # ---- the report

@@ -430,6 +430,22 @@ def test_a_fit_that_did_not_converge_has_a_warning():
     assert "Warning: The solver did not converge" in _words(report.grid_report_page(model))
 
 
+def test_a_field_of_one_value_has_a_warning_and_no_lengths():
+    _, da = _field()
+    with pytest.warns(DataWarning, match="the same value"):
+        model = GridGP(scales=1).fit(xr.full_like(da, 0.1).where(da.notnull()))
+    words = _words(report.grid_report_page(model))
+    assert "Warning: All observed cells have the same value" in words
+    assert "The lengthscale is longer" not in words
+    assert "variance explained (observed cells) –" in words
+
+
+def test_a_dim_of_one_cell_has_no_lengthscale():
+    _, da = _field(n_times=1)
+    words = _words(report.grid_report_page(_fitted(da)))
+    assert "field 1.41 95.2% – 3° = 3 steps (Matern32) 4° = 4 steps (Matern52)" in words
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -450,7 +466,8 @@ def test_the_code_of_a_page_makes_the_model_again(options, tmp_path):
     for part, tolerance in ((first, 1e-9), ("#" + second.split("# A saved")[0], 1e-4)):
         exec(part, names)
         _close(names["model"].posterior()["mean"], model.posterior()["mean"], tolerance)
-    assert "--variable sst --out" in code
+    logged = " --transform log" if options.get("transform") else ""
+    assert f"--variable sst --domain all{logged} --out" in code
     loaded = again_of_grid(dsgp.load(tmp_path / "model.zarr")).code
     assert loaded.split("# With")[1] == again.code.split("# With")[1]
 
@@ -465,6 +482,8 @@ def test_arrays_and_what_is_given_again_have_names_in_the_code():
     code = again_of_grid(model).code
     assert "    mean=mean,\n    noise_variance=noise_variance,\n)" in code
     assert "model.fit(da, mask=mask, domain=domain)" in code
+    assert "# The mask and the domain of the fit are to be given again." in code
+    assert "--domain" not in code
     compile(code, "page", "exec")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dsgp.cli.options import evaluate as options
 from dsgp.cli.options import predict as prediction
 from dsgp.cli.options import shared
-from dsgp.cli.work import file_of, work_of
+from dsgp.cli.work import HOLIDAY, file_of, holidays_given, work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
 EVALUATE_EXAMPLES = """\b
@@ -32,7 +32,7 @@ def evaluate(
     offset: prediction.Offset = None,
     trials: prediction.Trials = None,
     holidays: shared.Holidays = None,
-    holiday_column: shared.HolidayColumn = "holiday",
+    holiday_column: shared.HolidayColumn = HOLIDAY,
     delimiter: shared.Delimiter = ",",
     decimal: shared.Decimal = ".",
     encoding: shared.Encoding = "utf-8",
@@ -53,7 +53,7 @@ def evaluate(
         further={"exposure": exposure, "offset": offset, "trials": trials},
         out=out,
         plot=plot,
-        holidays=None if holidays is None else (holidays, holiday_column),
+        holidays=holidays_given(holidays, holiday_column),
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
         overwrite=overwrite,
@@ -69,7 +69,7 @@ def calibrate(
     offset: prediction.Offset = None,
     trials: prediction.Trials = None,
     holidays: shared.Holidays = None,
-    holiday_column: shared.HolidayColumn = "holiday",
+    holiday_column: shared.HolidayColumn = HOLIDAY,
     delimiter: shared.Delimiter = ",",
     decimal: shared.Decimal = ".",
     encoding: shared.Encoding = "utf-8",
@@ -89,7 +89,7 @@ def calibrate(
         target,
         out,
         further={"exposure": exposure, "offset": offset, "trials": trials},
-        holidays=None if holidays is None else (holidays, holiday_column),
+        holidays=holidays_given(holidays, holiday_column),
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
         overwrite=overwrite,

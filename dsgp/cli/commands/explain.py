@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsgp.cli.options import predict as options
 from dsgp.cli.options import shared
-from dsgp.cli.work import file_of, work_of
+from dsgp.cli.work import HOLIDAY, file_of, holidays_given, work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
 EXPLAIN_EXAMPLES = """\b
@@ -21,7 +21,7 @@ def explain(
     out: options.Out,
     keep: options.Keep = None,
     holidays: shared.Holidays = None,
-    holiday_column: shared.HolidayColumn = "holiday",
+    holiday_column: shared.HolidayColumn = HOLIDAY,
     delimiter: shared.Delimiter = ",",
     decimal: shared.Decimal = ".",
     encoding: shared.Encoding = "utf-8",
@@ -43,7 +43,7 @@ def explain(
         data,
         out,
         keep=keep,
-        holidays=None if holidays is None else (holidays, holiday_column),
+        holidays=holidays_given(holidays, holiday_column),
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
         scheduler=scheduler,

@@ -15,7 +15,7 @@ from dsgp.cli.choices import (
 )
 from dsgp.cli.options import fit as options
 from dsgp.cli.options import shared
-from dsgp.cli.work import file_of, work_of
+from dsgp.cli.work import HOLIDAY, file_of, work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
 FIT_EXAMPLES = """\b
@@ -78,7 +78,7 @@ def fit(
     offset: options.Offset = None,
     trials: options.Trials = None,
     holidays: options.Holidays = None,
-    holiday_column: options.HolidayColumn = "holiday",
+    holiday_column: options.HolidayColumn = HOLIDAY,
     days_before: options.DaysBefore = 0,
     days_after: options.DaysAfter = 0,
     link: options.Link = Link.logit,

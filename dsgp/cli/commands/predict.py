@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsgp.cli.options import predict as options
 from dsgp.cli.options import shared
-from dsgp.cli.work import file_of, work_of
+from dsgp.cli.work import HOLIDAY, file_of, holidays_given, work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
 PREDICT_EXAMPLES = """\b
@@ -35,7 +35,7 @@ def predict(
     offset: options.Offset = None,
     trials: options.Trials = None,
     holidays: shared.Holidays = None,
-    holiday_column: shared.HolidayColumn = "holiday",
+    holiday_column: shared.HolidayColumn = HOLIDAY,
     delimiter: shared.Delimiter = ",",
     decimal: shared.Decimal = ".",
     encoding: shared.Encoding = "utf-8",
@@ -67,7 +67,7 @@ def predict(
         quantiles=quantile,
         statistic=statistic,
         further={"exposure": exposure, "offset": offset, "trials": trials},
-        holidays=None if holidays is None else (holidays, holiday_column),
+        holidays=holidays_given(holidays, holiday_column),
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
         scheduler=scheduler,

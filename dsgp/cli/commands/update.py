@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsgp.cli.options import shared
 from dsgp.cli.options import update as options
-from dsgp.cli.work import work_of
+from dsgp.cli.work import HOLIDAY, file_of, holidays_given, work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
 UPDATE_EXAMPLES = """\b
@@ -26,6 +26,8 @@ def update(
     relearn: options.Relearn = False,
     half_life: options.HalfLife = None,
     elapsed: options.Elapsed = None,
+    holidays: shared.Holidays = None,
+    holiday_column: shared.HolidayColumn = HOLIDAY,
     delimiter: shared.Delimiter = ",",
     decimal: shared.Decimal = ".",
     encoding: shared.Encoding = "utf-8",
@@ -40,9 +42,10 @@ def update(
     --relearn. Models of dsgp fit --model additive without --method, --projections, --remainder and
     noise that varies can be updated, and saved smoothing splines; for any other model the command
     ends with the reason, and the remedy is a new fit to all rows. The model in MODEL.zarr stays as
-    it was unless --out replaces it, which happens in one step once the update is complete.
+    it was unless --out replaces it, which happens in one step once the update is complete. With
+    --holidays the rows of DATA are read into memory at once.
     """
-    work_of("updating", models=[model], tables=[data]).update(
+    work_of("updating", models=[model], tables=[data, file_of(holidays)]).update(
         model,
         data,
         target,
@@ -51,6 +54,7 @@ def update(
         relearn=relearn,
         half_life=half_life,
         elapsed=elapsed,
+        holidays=holidays_given(holidays, holiday_column),
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
         scheduler=scheduler,

@@ -51,7 +51,7 @@ def frame_like(X: Any, names: Sequence[str], values: Any) -> Any:
     if twice := sorted({name for name in names if list(names).count(name) > 1}):
         raise DataError(
             f"two columns of the table would be named {listed(twice)}: rename the terms or the "
-            "classes, or leave as_frame out"
+            "classes, name each quantile once, or leave as_frame out"
         )
     if is_dask_collection(values):
         index = X.index if hasattr(X, "map_partitions") else None
@@ -59,11 +59,13 @@ def frame_like(X: Any, names: Sequence[str], values: Any) -> Any:
         return frames.from_dask_array(values, columns=list(names), index=index)
     if isinstance(X, (pd.DataFrame, pd.Series)):
         return pd.DataFrame(values, columns=list(names), index=X.index)
+    if isinstance(X, (xr.Dataset, xr.DataArray)):  # arrays of xarray are streams of Arrow, too
+        return pd.DataFrame(values, columns=list(names), index=_labels_of(X))
     frame = nw.from_native(X, pass_through=True)
     if not isinstance(frame, (nw.DataFrame, nw.LazyFrame)):
         if isinstance(X, pa.RecordBatch) or hasattr(X, "__arrow_c_stream__"):
             return _arrow_of(names, values)
-        return pd.DataFrame(values, columns=list(names), index=_labels_of(X))
+        return pd.DataFrame(values, columns=list(names))
     eager = frame.implementation.is_polars() or isinstance(frame, nw.DataFrame)
     if not eager:  # a table of a database, to which rows cannot be returned
         return _arrow_of(names, values)
@@ -79,8 +81,8 @@ def _arrow_of(names: Sequence[str], values: Any) -> pa.Table:
 
 
 def _labels_of(X: Any) -> Any:
-    """Labels of the rows of xarray's objects; None where there are none."""
-    if isinstance(X, (xr.Dataset, xr.DataArray)) and X.indexes:
-        dims = X.dims if isinstance(X, xr.DataArray) else next(iter(X.data_vars.values())).dims
-        return X.indexes.get(dims[0])
-    return None
+    """Labels of the rows of an object of xarray; None where there are none."""
+    if isinstance(X, xr.DataArray):
+        return X.indexes.get(X.dims[0])
+    (dim,) = {dim for variable in X.data_vars.values() for dim in variable.dims}
+    return X.indexes.get(dim)

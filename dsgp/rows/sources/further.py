@@ -84,7 +84,7 @@ def further_rows(
         sample_weight,
         missing=missing,
         missing_values=missing_values,
-        wanted=Wanted(levels, tuple(needed) if named else None, kinds),
+        wanted=Wanted(levels, tuple(needed) if named else None, kinds, "the model reads"),
     )
     found = tuple(source.names)
     if named and not source.named:
@@ -92,8 +92,6 @@ def further_rows(
             f"the model was fitted to columns with names, {listed(needed)}, and the new rows have "
             "none: pass a data frame"
         )
-    if named and (absent := [name for name in needed if name not in found]):
-        raise DataError(f"the new rows have no column {listed(absent)}; they have {listed(found)}")
     if not named and len(found) != len(names):
         raise DataError(
             f"the model was fitted to {len(names)} columns, and the new rows have {len(found)}"

@@ -88,9 +88,12 @@ class Dates(Kind):
         series = self._series(what, values)
         if series.dt.tz is not None:
             series = series.dt.tz_convert(self.zone).dt.tz_localize(None)
-        nanoseconds = series.astype("datetime64[ns]")
-        days = nanoseconds.to_numpy().astype(np.int64) / _DAY
-        return np.where(nanoseconds.isna().to_numpy(), np.nan, days)
+        try:
+            instants, per_day = series.astype("datetime64[ns]"), _DAY
+        except pd.errors.OutOfBoundsDatetime:  # of years before 1678 or after 2261
+            instants, per_day = series.astype("datetime64[us]"), _DAY // 1000
+        days = instants.to_numpy().astype(np.int64) / per_day
+        return np.where(instants.isna().to_numpy(), np.nan, days)
 
     def _series(self, what: str, values: Any) -> Any:
         series = values if isinstance(values, pd.Series) else pd.Series(values)
@@ -281,11 +284,14 @@ class Wanted:
     before : mapping of str to Kind
         Kinds of columns in earlier rows. A few rows may not show them: all values of a column may
         be missing, or its only level may look like a number.
+    reason : str
+        Why the columns are needed, for messages.
     """
 
     levels: dict[str, str | None] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     before: Mapping[str, Kind] = field(default_factory=dict)
+    reason: str = "terms names"
 
 
 def kind_of_column(what: str, values: Any, *, by_type: bool = False) -> Kind:

@@ -130,7 +130,8 @@ def _selected(names: Sequence[Any], wanted: Wanted, kind: str) -> list[Any]:
         return list(names)
     if absent := [name for name in wanted.columns if name not in names]:
         raise DataError(
-            f"the {kind} has no column {listed(absent)}, which terms names; it has {listed(names)}"
+            f"the {kind} has no column {listed(absent)}, which {wanted.reason}; it has "
+            f"{listed(names)}"
         )
     return [name for name in names if name in wanted.columns]
 
