@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dsgp.grid import fit_cells
+from dsgp.grid.covariance import SeparableSum
 from dsgp.grid.fit import (
     Hyperparameters,
     NoiseStart,
@@ -233,6 +234,27 @@ def test_a_sample_of_the_cells_learns_nearly_the_same(monkeypatch):
     assert likelihood(found, y, observed) >= true_likelihood(y, observed) - 10
     again = learn_cells([start], [Piece(POINTS, y, observed)], POINTS, n_neighbours=30, seed=0)
     assert again == found
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_scales_are_counted_with_the_same_neighbours(seed, monkeypatch):
+    """Two scales have other neighbours than one, whose likelihoods are not comparable."""
+    monkeypatch.setattr(fit_cells, "_FIRST", (300, 10))
+    monkeypatch.setattr(fit_cells, "_SECOND", (600, 15))
+    monkeypatch.setattr(fit_cells, "_KEPT", 100)
+    random = np.random.default_rng(seed)
+    points = [np.arange(float(n)) for n in (40, 12, 12)]
+    terms = tuple(
+        (Matern32(a, variance), Matern32(b, 1.0), Matern32(c, 1.0))
+        for (a, b, c), variance in (((30.0, 20.0, 20.0), 50.0), ((2.0, 3.0, 6.0), 1.0))
+    )
+    y = SeparableSum(tuple(points), terms).sample(random)
+    y += 0.05 * random.standard_normal(y.shape)
+    y -= y.mean()
+    seen = random.random(y.shape) > 0.05
+    begin = [starts([(Matern32(),) * 3] * n, points, float(y.var()), LEARNED) for n in (1, 2)]
+    found = learn_cells(begin, [Piece(points, y, seen)], points, n_neighbours=15, seed=0)
+    assert len(found.terms) == 2
 
 
 @pytest.mark.parametrize("dense", [2000, 0])
