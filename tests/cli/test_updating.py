@@ -53,9 +53,9 @@ def test_a_model_in_its_own_place_and_refusals(made):
     refused = invoke(*given, "--relearn", "--out", folder / "m2.zarr")
     assert "learner=None" in str(refused.exception)
     assert not (folder / "m2.zarr").exists()
-    misspelt = invoke(*given, "--out", folder / "m2.zar")
+    misspelt = invoke(*given, "--out", folder / "m2.zaar")
     assert "--out must end in .zarr or have no extension" in str(misspelt.exception)
-    assert not (folder / "m2.zar").exists()
+    assert not (folder / "m2.zaar").exists()
 
 
 def test_an_update_that_is_interrupted_while_it_saves_keeps_the_saved_model(made, monkeypatch):
