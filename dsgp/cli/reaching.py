@@ -62,7 +62,7 @@ def require_model_path(path: Path, option: str = "--out") -> None:
     --------
     >>> from dsgp.cli.reaching import require_model_path
     >>> require_model_path(Path("price.zarr"))
-    >>> require_model_path(Path("price.zar"))
+    >>> require_model_path(Path("price.zaar"))
     Traceback (most recent call last):
         ...
     dsgp.errors.ParameterError: --out must end in .zarr or have no extension, as a model is ...
