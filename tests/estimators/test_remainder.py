@@ -382,6 +382,15 @@ def test_a_remainder_that_gains_nothing_is_left_out_on_request(asked, tmp_path):
     np.testing.assert_array_equal(loaded.update(X, y).predict(X), plain.update(X, y).predict(X))
 
 
+@pytest.mark.parametrize("numbers", [{}, {"one": 1.0}])
+def test_a_remainder_without_distances_is_left_out_on_request(numbers):
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({name: random.choice(list("abc"), 90) for name in "pq"}).assign(**numbers)
+    model = AdditiveGPRegressor(terms=["p", "q"], remainder="auto")
+    left_out = "remainder: left out, because no column of numbers varies"
+    assert left_out in model.fit(X, random.standard_normal(90)).learner_notes_
+
+
 def test_a_remainder_that_gains_is_kept_on_request(table, model):
     X = table.drop(columns="y")
     same = AdditiveGPRegressor(remainder="auto").fit(X, table["y"])
