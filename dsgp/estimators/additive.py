@@ -383,7 +383,9 @@ class AdditiveGPRegressor(
             whole = noisy.as_whole()
         facts, found = whole.facts, whole.found
         basis = None
-        if whole.pursued is None and whole.beside is None and noisy is None:
+        # A remainder that was left out leaves the terms as they were.
+        alone = whole.pursued is None and whole.latent is found.outcome.model()
+        if alone and noisy is None:
             basis = Basis.of(found.outcome.training, target.log_jacobian)
         model = GaussianModel(
             whole.latent,

@@ -258,10 +258,11 @@ class _Centred:
         return averages, covariance
 
     def _between(self, whole: Floats, of_x: Floats, of_y: Floats) -> Floats:
-        """Centre and scale a covariance (n, k) in its place."""
-        whole -= np.outer(of_x / self._total, of_y)
-        whole /= self._mean
-        return whole
+        """Centre and scale a covariance (n, k), which may be the part's own array."""
+        centred = np.outer(of_x / self._total, of_y)
+        np.subtract(whole, centred, out=centred)
+        centred /= self._mean
+        return centred
 
     def covariance(self, x: Floats, y: Floats | None = None) -> Floats:
         if y is None:

@@ -63,6 +63,10 @@ class Remainder:
             if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
                 raise ParameterError(f"{name} of a remainder must be a positive int, got {value!r}")
             object.__setattr__(self, name, int(value))
+        if not isinstance(self.if_it_gains, bool):
+            raise ParameterError(
+                f"if_it_gains of a remainder must be True or False, got {self.if_it_gains!r}"
+            )
         if self.smoothness is not None and self.twice_smoothness not in SMOOTHNESSES:
             raise ParameterError(
                 f"smoothness of a remainder must be '1/2', '3/2' or '5/2', got {self.smoothness!r}"

@@ -1,5 +1,6 @@
 """Residuals that depend on the weekday or the hour of a date are reported, and no others."""
 
+import shlex
 import warnings
 
 import numpy as np
@@ -42,6 +43,18 @@ def test_a_weekly_pattern_is_named_with_its_remedy():
         AdditiveGPRegressor(terms=terms).fit(table, y)
 
 
+def test_the_remedy_is_quoted_for_the_shell():
+    table, random = days_of(400)
+    y = 1.0 * (table["day"].dt.day_of_week >= 5) + 0.3 * random.standard_normal(400)
+    with pytest.warns(DataWarning, match="the weekday of 'day of sale'") as caught:
+        AdditiveGPRegressor().fit(table.rename(columns={"day": "day of sale"}), y)
+    options = str(caught[0].message).partition(" or with ")[2]
+    assert shlex.split(options) == [
+        *("--term", "day of sale"),
+        *("--term", "day of sale: Levels(part=weekday)"),
+    ]
+
+
 def test_counts_and_classes_are_judged_too():
     table, random = days_of(900)
     weekend = table["day"].dt.day_of_week >= 5
@@ -71,6 +84,23 @@ def test_chance_is_no_pattern(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         AdditiveGPRegressor().fit(table, trend(500) + random.standard_normal(500))
+
+
+def test_what_rows_of_one_day_have_in_common_is_no_weekday():
+    random = np.random.default_rng(1)
+    days = np.repeat(np.arange(35.0), 200)
+    common = np.repeat(random.standard_normal(35), 200)
+    z = common + random.standard_normal(len(days))
+    groups = np.floor((days + 3) % 7)
+    means = [common[groups == k].mean() for k in range(7)]
+    assert np.var(means) > 0.1 * np.var(z)
+    assert _explained(z, days, "weekday", 7.0) == 0.0
+    assert _explained(z + 4 * (groups == 2), days, "weekday", 7.0) > 0.3
+    # The same of the hours of days.
+    hours = np.repeat(np.arange(24 * 6) / 24 + 1e-6, 60)
+    z = np.repeat(random.standard_normal(24 * 6), 60) + random.standard_normal(len(hours))
+    assert _explained(z, hours, "hour", 1.0) == 0.0
+    assert _explained(z + 4 * (hours % 1 > 0.7), hours, "hour", 1.0) > 0.3
 
 
 def test_the_share_is_that_of_an_analysis_of_variance():

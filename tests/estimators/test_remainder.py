@@ -207,7 +207,10 @@ def test_draws_of_hyperparameters_are_refused(table):
         model.fit(table.drop(columns="y"), table["y"])
 
 
-@pytest.mark.parametrize("wrong", [{"n_neighbours": 0}, {"smoothness": "2"}, {"n_sampled": 1.5}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"n_neighbours": 0}, {"smoothness": "2"}, {"n_sampled": 1.5}, {"if_it_gains": "no"}],
+)
 def test_settings_of_a_remainder_are_checked(wrong):
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         Remainder(**wrong)
@@ -373,7 +376,19 @@ def test_a_remainder_that_gains_nothing_is_left_out_on_request(asked, tmp_path):
     assert any(note.startswith("remainder: left out") for note in model.learner_notes_)
     assert "left out, because it gains" in model.summary()
     model.save(tmp_path / "model.zarr")
-    np.testing.assert_array_equal(dsgp.load(tmp_path / "model.zarr").predict(X), mean)
+    loaded = dsgp.load(tmp_path / "model.zarr")
+    np.testing.assert_array_equal(loaded.predict(X), mean)
+    # It can be updated, as there is no function of neighbours.
+    np.testing.assert_array_equal(loaded.update(X, y).predict(X), plain.update(X, y).predict(X))
+
+
+@pytest.mark.parametrize("numbers", [{}, {"one": 1.0}])
+def test_a_remainder_without_distances_is_left_out_on_request(numbers):
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({name: random.choice(list("abc"), 90) for name in "pq"}).assign(**numbers)
+    model = AdditiveGPRegressor(terms=["p", "q"], remainder="auto")
+    left_out = "remainder: left out, because no column of numbers varies"
+    assert left_out in model.fit(X, random.standard_normal(90)).learner_notes_
 
 
 def test_a_remainder_that_gains_is_kept_on_request(table, model):

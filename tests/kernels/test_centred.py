@@ -1,6 +1,9 @@
 """Kernels of interactions: no main effects, derivatives, settings, refusals."""
 
 import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from dsgp.errors import ParameterError
 from dsgp.kernels import (
     CentredProduct,
     Independent,
+    Kernel,
     LogNormal,
     Margin,
     Matern12,
@@ -29,6 +33,32 @@ CASES = [
     CentredProduct((Periodic(7.0, 0.4, 1.5), Matern52(30.0)), (MARGIN, LEVELS)),
 ]
 each = pytest.mark.parametrize("kernel", CASES, ids=repr)
+
+
+@dataclass(frozen=True, repr=False)
+class _Alike(Kernel):
+    """A user's own: 1 for inputs of one sign, as whole numbers that cannot be written to."""
+
+    variance: float | None = 1.0
+    fixed: Iterable[str] = field(default=("variance",))
+
+    parameters: ClassVar[tuple[str, ...]] = ("variance",)
+
+    def covariance(self, x, y=None):
+        alike = np.equal.outer(np.sign(x), np.sign(x if y is None else y)).astype(int)
+        alike.flags.writeable = False
+        return alike
+
+
+def test_arrays_of_users_own_kernels_are_not_written_to():
+    margin = Margin((-1.0, 2.0), (1, 1))
+    kernel = CentredProduct((_Alike(), Independent()), (margin, LEVELS))
+    of_levels = CentredProduct((Independent(1.0), Independent()), (margin, LEVELS))
+    inputs = np.array([[-1.0, 0.0], [2.0, 0.0], [2.0, 3.0]])
+    np.testing.assert_allclose(kernel.covariance(inputs), of_levels.covariance(inputs))
+    np.testing.assert_allclose(
+        kernel.covariance(inputs, inputs[:2]), of_levels.covariance(inputs)[:, :2]
+    )
 
 
 @each

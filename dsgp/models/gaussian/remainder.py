@@ -103,6 +103,10 @@ class RemainderOutcome:
             )
 
 
+class _NoNumbers(DataError):
+    """There are no distances for a remainder."""
+
+
 def with_remainder(
     structure: Any,
     noise_variance: float,
@@ -138,9 +142,15 @@ def with_remainder(
     """
     clock.stage("read rows of the remainder")
     levels = _levels_of(source, terms)
-    columns = _columns_of(source, asked, levels)
-    rows = _read(source, len(columns))
-    fit = _Fit.of(source, rows, columns, levels)
+    try:
+        columns = _columns_of(source, asked, levels)
+        rows = _read(source, len(columns))
+        fit = _Fit.of(source, rows, columns, levels)
+    except _NoNumbers:
+        if not (asked.if_it_gains and structure.terms):
+            raise
+        note = "remainder: left out, because no column of numbers varies"
+        return RemainderOutcome(structure, noise_variance, [note], True, 0.0)
     read = {name for term in terms for name in term.columns}  # the terms have warned of these
     kept = fit.standardise.columns
     warn_of_constant([name for name in columns if name not in kept and name not in read])
@@ -166,7 +176,7 @@ def _columns_of(source: Source, asked: Remainder, levels: set[str]) -> list[str]
             )
     numbers = [name for name in names if name not in levels]
     if not numbers:
-        raise DataError(
+        raise _NoNumbers(
             f"a remainder of {names} has levels only, and levels have no distances: use "
             "interactions of them, or add a column of numbers"
         )
@@ -233,7 +243,10 @@ class _Fit:
         kept = [name for name in columns if len(np.unique(by_name[name])) > 1]
         numbers = [name for name in kept if name not in levels]
         if not numbers:
-            raise DataError("no column of numbers varies, and a remainder needs one")
+            raise _NoNumbers(
+                "no column of numbers varies, and a remainder needs one: leave it out, "
+                "or add a column"
+            )
         weight = np.ones(len(rows)) if rows.weight is None else rows.weight
         offsets, spreads = np.zeros(len(numbers)), np.ones(len(numbers))
         for d, name in enumerate(numbers):
