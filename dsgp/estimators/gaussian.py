@@ -57,8 +57,7 @@ class GaussianEstimator(RegressorMixin, GaussianTables):
         if rows.weight is not None:
             residuals = residuals * np.sqrt(rows.weight)
         what = f"the target {source.target!r}"
-        positive = bool((rows.y > 0).all())
-        notes = of_skewness(residuals, positive, what, "target_transform")
+        notes = of_skewness(residuals, rows.y, what, "target_transform")
         self._note(notes)
         warn_of_skewness(notes)
 

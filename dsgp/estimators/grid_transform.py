@@ -88,11 +88,10 @@ def of_skewed_field(residuals: Floats, field: Field) -> list[str]:
     seen = slice(None) if field.observed is None else field.observed
     flat = residuals[seen].reshape(-1)
     flat = flat[np.isfinite(flat)]
-    positive = bool((field.values[seen] > 0).all())
     every = max(1, -(-flat.size // _JUDGED))
     name = field.template.name
     what = "the field" if name is None else f"the field {name!r}"
-    return of_skewness(flat[::every], positive, what, "transform")
+    return of_skewness(flat[::every], field.values[seen], what, "transform")
 
 
 def dataset_of(
