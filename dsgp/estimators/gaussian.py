@@ -19,7 +19,12 @@ from dsgp.estimators.framed import columns_of
 from dsgp.estimators.gaussian_distribution import GaussianTables
 from dsgp.models import report, stored
 from dsgp.models.checks import require_choice, require_count
-from dsgp.models.gaussian.target import of_skewness, sample_of_rows, warn_of_skewness
+from dsgp.models.gaussian.target import (
+    is_rounding,
+    of_skewness,
+    sample_of_rows,
+    warn_of_skewness,
+)
 from dsgp.models.gaussian_mixture import GaussianMixture
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.models.mixture import MixtureModel
@@ -52,12 +57,15 @@ class GaussianEstimator(RegressorMixin, GaussianTables):
         latent, noise = self.model_.latent, self._noise
         mean = self._answer_rows(rows, lambda some: [latent.moments(some, False)[0]], 1, False)
         residuals = rows.y - mean[:, 0]
+        if is_rounding(residuals, rows.y):
+            return
         if noise is not None:
             residuals = residuals / np.sqrt(noise.typical(rows))
         if rows.weight is not None:
             residuals = residuals * np.sqrt(rows.weight)
         what = f"the target {source.target!r}"
-        notes = of_skewness(residuals, rows.y, what, "target_transform")
+        positive = bool((rows.y > 0).all())
+        notes = of_skewness(residuals, positive, what, "target_transform")
         self._note(notes)
         warn_of_skewness(notes)
 

@@ -16,7 +16,7 @@ from dsgp.errors import DataError, ParameterError
 from dsgp.grid.field import Field
 from dsgp.grid.metadata import together
 from dsgp.grid.targets import Targets
-from dsgp.models.gaussian.target import of_skewness
+from dsgp.models.gaussian.target import is_rounding, of_skewness
 from dsgp.rows.encode import Sketch
 from dsgp.terms import Floats
 from dsgp.transforms import Choice, Transform, kind_of
@@ -88,10 +88,13 @@ def of_skewed_field(residuals: Floats, field: Field) -> list[str]:
     seen = slice(None) if field.observed is None else field.observed
     flat = residuals[seen].reshape(-1)
     flat = flat[np.isfinite(flat)]
+    values = field.values[seen]
+    if is_rounding(flat, values):
+        return []
     every = max(1, -(-flat.size // _JUDGED))
     name = field.template.name
     what = "the field" if name is None else f"the field {name!r}"
-    return of_skewness(flat[::every], field.values[seen], what, "transform")
+    return of_skewness(flat[::every], bool(values.min() > 0), what, "transform")
 
 
 def dataset_of(

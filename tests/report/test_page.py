@@ -296,6 +296,9 @@ def test_skewed_residuals_are_said_in_summary_and_page_and_kept(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataWarning)  # what is left of a line is rounding
         AdditiveGPRegressor(terms=[Linear("a")]).fit(table, 1e3 + 2 * table["a"])
+    # Neither the unit of the target nor a factor common to all weights changes that.
+    with pytest.warns(DataWarning, match="strongly skewed"):
+        AdditiveGPRegressor().fit(table, 1e6 * y, sample_weight=np.full(400, 1e-20))
     even = AdditiveGPRegressor().fit(table, np.sin(5 * table["a"]) + random.standard_normal(400))
     assert "skewed" not in _Reader(report.report_page(even)).words
 

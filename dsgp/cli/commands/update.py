@@ -39,7 +39,7 @@ def update(
     """Add the rows of a table to a saved model, without reading the rows of the fit again.
 
     The updated model takes all rows into account, with the hyperparameters that it has or with
-    --relearn. Models of dsgp fit --model additive without --method, --projections, --remainder and
+    --relearn. Models of dsgp fit --model additive without --method, --projections, a remainder and
     noise that varies can be updated, and saved smoothing splines; for any other model the command
     ends with the reason, and the remedy is a new fit to all rows. The model in MODEL.zarr stays as
     it was unless --out replaces it, which happens in one step once the update is complete. With

@@ -25,6 +25,7 @@ from dsgp.transforms import Choice, Transform, kind_of
 # warning.
 _JUDGED, _FEWEST = 10_000, 50
 _HOURS_OF_A_WEEK = 168
+# Residuals whose standard deviation is a smaller share of the largest value are rounding errors.
 _ROUNDING = 1e-9
 # First word of notes on them.
 RESIDUALS = "residuals"
@@ -131,24 +132,28 @@ def is_skewed(residuals: Floats) -> bool:
     )
 
 
-def of_skewness(residuals: Floats, observed: Floats, what: str, parameter: str) -> list[str]:
+def is_rounding(residuals: Floats, observed: Floats) -> bool:
+    """Return whether residuals are within the rounding errors of what was observed."""
+    largest = max(abs(observed.min()), abs(observed.max()))
+    return not np.std(residuals) > _ROUNDING * largest
+
+
+def of_skewness(residuals: Floats, positive: bool, what: str, parameter: str) -> list[str]:
     """Say that residuals are strongly skewed, and what to do; an empty list if they are not.
 
     Parameters
     ----------
     residuals : ndarray of shape (n,)
-    observed : ndarray of shape (n,)
-        Values of the target. A residual within their rounding errors is none.
+    positive : bool
+        Whether all values of the target are positive.
     what : str
         Name of the target.
     parameter : str
         The parameter that chooses a transform.
     """
-    if not np.std(residuals) > _ROUNDING * np.max(np.abs(observed), initial=0.0):
-        return []
     if not is_skewed(residuals):
         return []
-    choices = ["log", "yeo-johnson"] if np.all(observed > 0) else ["yeo-johnson"]
+    choices = ["log", "yeo-johnson"] if positive else ["yeo-johnson"]
     both = " or ".join(f'{parameter}="{choice}"' for choice in choices)
     return [
         f"{RESIDUALS} of {what} are strongly skewed, so that intervals are wrong at both ends: "
